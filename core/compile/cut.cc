@@ -39,11 +39,14 @@ class Cutter {
         anywhere.push_back(id);
       }
     }
+    find_links(nodes);
+    for (std::vector<NodeId>& of_program : nodes) {
+      add_needed(anywhere, {}, of_program);
+    }
     std::vector<std::vector<int>> results(nodes.size());
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
-      results[program_of_output(i)].push_back(static_cast<int>(i));
+      results[program_of_output(i, nodes)].push_back(static_cast<int>(i));
     }
-    find_links(nodes);
     for (size_t program = 0; program < nodes.size(); ++program) {
       add_needed(anywhere, results[program], nodes[program]);
       cut_.programs.push_back(build(static_cast<int>(program), nodes[program], results[program]));
@@ -151,10 +154,21 @@ class Cutter {
     return chunk * kStageWorks + static_cast<int>(work);
   }
 
-  // What can be computed anywhere is given by the program that ends the forward pass.
-  size_t program_of_output(size_t output) const {
-    const int owner = owner_[graph_.outputs()[output].node];
-    return owner >= 0 ? static_cast<size_t>(owner) : (first_.size() - 1) * kStageWorks;
+  // What can be computed anywhere is given by the program that ends the forward pass, unless others alone compute it anyway: so no
+  // weight is read where its layer is not.
+  size_t program_of_output(size_t output, std::span<const std::vector<NodeId>> nodes) const {
+    const NodeId node = graph_.outputs()[output].node;
+    if (owner_[node] >= 0) {
+      return static_cast<size_t>(owner_[node]);
+    }
+    const size_t last = (first_.size() - 1) * kStageWorks;
+    const auto computes = [&](const std::vector<NodeId>& of_program) {
+      return std::binary_search(of_program.begin(), of_program.end(), node);
+    };
+    const auto found = std::find_if(nodes.begin(), nodes.end(), computes);
+    return computes(nodes[last]) || found == nodes.end()
+               ? last
+               : static_cast<size_t>(found - nodes.begin());
   }
 
   // What programs read of each other.
@@ -201,6 +215,7 @@ class Cutter {
       }
     }
     std::sort(nodes.begin(), nodes.end());
+    nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   }
 
   StageProgram build(int program, const std::vector<NodeId>& nodes,

@@ -142,7 +142,11 @@ class Partitioner {
   Helds held(const Node& node, const Way& way, const Tensors& parts, const Helds& operands) const {
     const OpKind kind = node.op->kind;
     const bool keeps = kind == OpKind::kElementwise || kind == OpKind::kMovement;
-    const bool weight = kind == OpKind::kElementwise && operands.size() == 1 && operands[0]->weight;
+    const bool of_weight =
+        (kind == OpKind::kElementwise || kind == OpKind::kIndex) && !operands.empty() &&
+        operands[0]->weight &&
+        std::all_of(operands.begin() + 1, operands.end(),
+                    [](const HeldPtr& operand) { return operand->whole.shape.rank() == 0; });
     const bool made =
         parts.size() == 1 && way.outputs[0].replicated() &&
         (kind == OpKind::kSource || kind == OpKind::kRandom ||
@@ -151,6 +155,7 @@ class Partitioner {
           })));
     Helds results;
     for (size_t i = 0; i < parts.size(); ++i) {
+      const bool weight = of_weight && node.outputs[i].shape == operands[0]->whole.shape;
       results.push_back(
           std::make_shared<Held>(Held{node.outputs[i], way.outputs[i], parts[i], weight,
                                       made ? &node : nullptr, made ? operands : Helds()}));

@@ -87,7 +87,14 @@ class ProfileReader {
   }
 
   // Blocks are from the first step that reads one of their parameters to the last, forward and backward.
-  void find_regions(const Plan& body, const std::vector<Held>& held, size_t carries) {
+  void find_regions(const Plan& body, std::vector<Held> held, size_t carries) {
+    for (const PlanStep& step : body.steps) {
+      const int weight = weight_alone(step, held);
+      for (const PlanView& view : step.outputs) {
+        int& it = held[static_cast<size_t>(view.buffer)].weight;
+        it = it < 0 ? weight : it;
+      }
+    }
     const int steps = static_cast<int>(body.steps.size());
     first_backward_ = steps;
     for (int s = steps; s-- > 0;) {
@@ -198,6 +205,20 @@ class ProfileReader {
     }
   }
 
+  // The weight that a step makes something else of, such as its codes, or -1. Numbers, such as their unit, do not count.
+  static int weight_alone(const PlanStep& step, const std::vector<Held>& held) {
+    int weight = -1;
+    for (const PlanView& view : step.inputs) {
+      if (view.view.type.shape.rank() > 0) {
+        weight = held[static_cast<size_t>(view.buffer)].weight;
+        if (weight < 0) {
+          break;
+        }
+      }
+    }
+    return weight;
+  }
+
   void note_read(int weight) {
     if (weight >= 0 && !backward_) {
       read_in_[static_cast<size_t>(weight)].insert(region_);
@@ -277,13 +298,12 @@ class ProfileReader {
   }
 
   void read_other(const Plan& plan, const PlanStep& step, std::vector<Held>& held, double times) {
-    bool all_weights = !step.inputs.empty();
     bool any_divided = false;
     bool from_ids = false;
+    const int made_of = weight_alone(step, held);
     int weight = -1;
     for (const PlanView& view : step.inputs) {
       const Held& it = held[static_cast<size_t>(view.buffer)];
-      all_weights = all_weights && it.weight >= 0;
       any_divided = any_divided || it.divided;
       if (it.weight >= 0) {
         weight = it.weight;
@@ -295,16 +315,16 @@ class ProfileReader {
     const bool is_attention =
         step.op->decompose != nullptr && step.cost.flops > kDense * step.cost.bytes;
     WorkItem item = work_of(is_attention ? WorkKind::kAttention : WorkKind::kMemory, step, times);
-    item.divided = any_divided;
+    item.divided = any_divided || is_block_weight(made_of);
     item.weights = backward_ && ends_outside(plan, step);
     if (is_attention) {
       item.scores = scores_of(step);
     }
     out_.items.push_back(item);
     Held result;
-    result.divided = any_divided;
-    if (all_weights) {
-      result.weight = weight;
+    result.divided = item.divided;
+    if (made_of >= 0) {
+      result.weight = made_of;
     } else if (from_ids && !any_divided && !backward_) {
       result.partial = true;  // rows of the ids that this rank has
       divided_[static_cast<size_t>(weight)] = true;

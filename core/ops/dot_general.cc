@@ -219,7 +219,6 @@ Cost cost(std::span<const TensorType> in, std::span<const TensorType> out, const
   return total;
 }
 
-// Parts of a letter's dim wherever it is; of one that is summed over, terms of the sum.
 // Of parts of a summed dim that the ranks do not divide: what fills up the smaller operand is taken out, so that it adds nothing.
 // Null where they divide it.
 PartProgram without_summed_filling(const LayoutRequest& request,
@@ -241,18 +240,16 @@ PartProgram without_summed_filling(const LayoutRequest& request,
   };
 }
 
-std::vector<Way> layout_letters(const LayoutRequest& request) {
-  const DotDims dims = dot_dims(request.attrs);
-  const std::vector<Epilogue> epilogues = epilogues_of(request.attrs);
-  const bool linear = std::all_of(epilogues.begin(), epilogues.end(), [](const Epilogue& epilogue) {
+bool is_linear(std::span<const Epilogue> epilogues) {
+  return std::all_of(epilogues.begin(), epilogues.end(), [](const Epilogue& epilogue) {
     return epilogue.kind == Epilogue::Kind::kScale;
   });
+}
+
+// Parts of a letter's dim wherever it is; of one that is summed over, terms of the sum.
+std::vector<Way> letter_ways(const LayoutRequest& request, std::span<const Epilogue> epilogues) {
+  const DotDims dims = dot_dims(request.attrs);
   std::vector<Way> ways;
-  if (linear) {
-    for (const uint32_t operand : {0b01U, 0b10U}) {
-      ways.push_back(layout::sums(request, operand).at(0));
-    }
-  }
   std::string letters = dims.a;
   for (const char letter : dims.b) {
     letters.append(has(letters, letter) ? 0 : 1, letter);
@@ -269,7 +266,7 @@ std::vector<Way> layout_letters(const LayoutRequest& request) {
       way.outputs[0] = partial();
       way.uneven = true;
       way.program = without_summed_filling(request, way.inputs);
-      if (linear) {
+      if (is_linear(epilogues)) {
         ways.push_back(std::move(way));
       }
       continue;
@@ -287,6 +284,19 @@ std::vector<Way> layout_letters(const LayoutRequest& request) {
     }
     ways.push_back(std::move(way));
   }
+  return ways;
+}
+
+std::vector<Way> layout_letters(const LayoutRequest& request) {
+  const std::vector<Epilogue> epilogues = epilogues_of(request.attrs);
+  std::vector<Way> ways;
+  if (is_linear(epilogues)) {
+    for (const uint32_t operand : {0b01U, 0b10U}) {
+      ways.push_back(layout::sums(request, operand).at(0));
+    }
+  }
+  const std::vector<Way> more = letter_ways(request, epilogues);
+  ways.insert(ways.end(), more.begin(), more.end());
   return ways;
 }
 
@@ -316,6 +326,8 @@ constexpr OpDef kDefs[] = {{.name = "dot_general",
 }  // namespace
 
 const OpDef& kDotGeneral = kDefs[0];
+
+std::vector<Way> layout::letters(const LayoutRequest& request) { return letter_ways(request, {}); }
 
 std::span<const OpDef> dot_general_ops() { return kDefs; }
 

@@ -78,6 +78,18 @@ Cost cost_product(std::span<const TensorType> in, std::span<const TensorType> ou
   return kDotGeneral.cost(in.first(2), out, attrs);
 }
 
+// Codes lie where their numbers do; magnitudes are those of all ranks.
+std::vector<Way> layout_encode(const LayoutRequest& request) {
+  const int lead = request.inputs[1].shape.rank();
+  std::vector<Way> ways;
+  for (int dim = 0; dim < request.inputs[0].shape.rank(); ++dim) {
+    const int of_unit = dim < lead ? dim : layout::kWhole;
+    ways.push_back(layout::by_dims(request, {dim, of_unit, of_unit}, {dim, of_unit}));
+    ways.back().uneven = true;
+  }
+  return ways;
+}
+
 std::vector<Sample> samples_encode(Dtype t) {
   std::vector<Sample> result;
   const auto add = [&](const Shape& shape, const Shape& lead, double most, double expected,
@@ -133,7 +145,7 @@ constexpr OpDef kDefs[] = {{.name = "encode_float8",
                             .vjp = zero_derivative,
                             .batch = batch_leading,
                             .cost = cost_encode,
-                            .layout = layout::whole,
+                            .layout = layout_encode,
                             .samples = samples_encode,
                             .smooth = false,
                             .precision = Precision::kAny},
@@ -145,7 +157,7 @@ constexpr OpDef kDefs[] = {{.name = "encode_float8",
                             .vjp = zero_derivative,
                             .batch = batch_leading,
                             .cost = cost_decode,
-                            .layout = layout::whole,
+                            .layout = layout::alike,
                             .samples = samples_decode,
                             .smooth = false,
                             .precision = Precision::kAny},
@@ -158,7 +170,7 @@ constexpr OpDef kDefs[] = {{.name = "encode_float8",
                             .batch = batch_by_decomposition,
                             .decompose = decompose_product,
                             .cost = cost_product,
-                            .layout = layout::whole,
+                            .layout = layout::letters,
                             .samples = samples_product,
                             .smooth = false,
                             .precision = Precision::kAny}};

@@ -36,6 +36,8 @@ std::vector<Way> leading(const LayoutRequest& request);
 std::vector<Way> beside_axis(const LayoutRequest& request);
 // Operations on rows, as OpDef::rows says. Sums over rows are linear in the first input.
 std::vector<Way> rows(const LayoutRequest& request);
+// Products of the first two inputs, as the attribute `dims` of dot_general says; all others are replicas.
+std::vector<Way> letters(const LayoutRequest& request);
 
 // The part of x along `dim` that belongs to this rank; filled up with zeros where the ranks do not divide the dim.
 Tensor own_part(const Tensor& x, int dim, const MeshAxis& axis);

@@ -1,5 +1,8 @@
 #include "core/ops/reduce.h"
 
+#include <limits>
+#include <optional>
+
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/layouts.h"
@@ -187,6 +190,18 @@ std::vector<Sample> samples_squares(Dtype t) {
   return {{{of(t, {})}}, {{of(t, {3, 700})}}, {{of(t, {0})}}};
 }
 
+// What changes no fold of numbers of the type; none: there is no such number.
+std::optional<double> neutral(Fold fold, Dtype dtype) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (fold == Fold::kSum) {
+    return 0;
+  }
+  const bool is_extremum = fold == Fold::kMax || fold == Fold::kMin;
+  return is_extremum && is_floating(dtype)
+             ? std::optional(fold == Fold::kMax ? -kInfinity : kInfinity)
+             : std::nullopt;
+}
+
 // Parts of a reduced dim give terms of the fold.
 std::vector<Way> layout_axes(const LayoutRequest& request) {
   const Shape& axes = request.attrs.ints("axes");
@@ -205,11 +220,14 @@ std::vector<Way> layout_axes(const LayoutRequest& request) {
     if (reduced) {
       way.outputs[0] = partial(reduction);
     }
-    way.uneven = !reduced || fold == Fold::kSum;
-    if (reduced && fold == Fold::kSum) {
-      way.program = [i, axes, whole = request.inputs[0].shape[i]](
-                        std::span<const Tensor> in, const MeshAxis& ranks) -> Tensors {
-        return {sum(layout::without_filling(in[0], i, whole, ranks), axes)};
+    const std::optional<double> nothing = neutral(fold, request.inputs[0].dtype);
+    way.uneven = !reduced || nothing;
+    if (reduced && nothing) {
+      way.program = [i, whole = request.inputs[0].shape[i], instead = *nothing,
+                     attrs = request.attrs, &op = request.op](std::span<const Tensor> in,
+                                                              const MeshAxis& ranks) -> Tensors {
+        return {apply1(op, {layout::without_filling(in[0], i, whole, ranks, instead)}, attrs,
+                       SourceLocation::current())};
       };
     }
     ways.push_back(std::move(way));

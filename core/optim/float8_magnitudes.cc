@@ -14,7 +14,8 @@ std::vector<size_t> float8_weights(std::span<const ParamSpec> specs) {
   constexpr int64_t kMultiple = 16;
   std::vector<size_t> out;
   for (size_t i = 0; i < specs.size(); ++i) {
-    if (const auto form = hidden_matrix(specs[i])) {
+    const auto form = hidden_matrix(specs[i]);
+    if (form && is_floating(specs[i].type.dtype)) {
       const Weight weight{{}, specs[i].type.shape, *form};
       if (weight.in().elements() % kMultiple == 0 && weight.out().elements() % kMultiple == 0) {
         out.push_back(i);
@@ -22,6 +23,14 @@ std::vector<size_t> float8_weights(std::span<const ParamSpec> specs) {
     }
   }
   return out;
+}
+
+Tensor magnitudes_of(Tensors numbers) {
+  for (Tensor& number : numbers) {
+    number = reshape(number, {1});
+  }
+  const Tensor all = concat(numbers, 0);
+  return reshape(all, {1, all.dim(0) / 3, 3});
 }
 
 Tensor first_magnitudes(const PrecisionConfig& config, size_t weights) {

@@ -32,13 +32,10 @@ Params apart(Params gradient) {
   return gradient;
 }
 
-// One after another: f32 [1, numbers / 3, 3].
-Tensor in_threes(Tensors numbers) {
-  for (Tensor& number : numbers) {
-    number = reshape(number, {1});
-  }
-  const Tensor all = concat(numbers, 0);
-  return reshape(all, {1, all.dim(0) / 3, 3});
+std::vector<size_t> weights_in_float8(const TrainTask& task) {
+  std::vector<ParamSpec> weights = task.parameters;
+  weights.insert(weights.end(), task.frozen.begin(), task.frozen.end());
+  return float8_weights(weights);
 }
 
 }  // namespace
@@ -84,8 +81,7 @@ GradientProgram::GradientProgram(const TrainTask& task, const TrainConfig& confi
     : task_(task),
       parts_(parts),
       precision_(config.precision),
-      float8_(precision_.has_float8() ? mstrain::float8_weights(task.parameters)
-                                      : std::vector<size_t>()),
+      float8_(precision_.has_float8() ? weights_in_float8(task) : std::vector<size_t>()),
       rows_(config.batch.global),
       is_part_(micro < rows_),
       unit_(unit_for(rows_ * task.units.count)) {
@@ -164,8 +160,7 @@ LossAndGradient GradientProgram::traced(const GradientState& state, const MicroB
         const Tensor scaled = loss.sum * unit_;
         return std::pair(state.loss_scale.defined() ? scaled * state.loss_scale : scaled, loss);
       })(state.params, rows, expected);
-  auto& [gradient, looked_up, found] = gradients;
-  const Tensors magnitudes = float8_.empty() ? Tensors() : Tensors{in_threes(found)};
+  auto& [gradient, looked_up, magnitudes] = gradients;
   if (!is_part_) {
     return {result.second, gradient, looked_up, magnitudes};
   }
@@ -204,13 +199,18 @@ LossAndGradient GradientProgram::result(Tensors outputs) const {
   const LossAndGradient form{{},
                              named_params(task_.parameters),
                              Tensors(task_.looked_up.size()),
-                             Tensors(float8_.empty() ? 0 : 1)};
+                             Tensors(3 * float8_.size())};
   return with_leaves(form, outputs);
 }
 
 LossAndGradient GradientProgram::operator()(const GradientState& state,
                                             const MicroBatch& micro) const {
-  return graph_ == nullptr ? traced(state, micro) : result(replay(*graph_, inputs(state, micro)));
+  LossAndGradient found =
+      graph_ == nullptr ? traced(state, micro) : result(replay(*graph_, inputs(state, micro)));
+  if (!float8_.empty()) {
+    found.magnitudes = {magnitudes_of(std::move(found.magnitudes))};
+  }
+  return found;
 }
 
 }  // namespace mstrain

@@ -58,14 +58,14 @@ class GradientProgram {
   static constexpr int kLossResults = 2;  // outputs before the gradients
   // Null in eager execution. Its inputs are, in this order: parameters, frozen weights, the tensors of the batch (of a rank), the rows, the
   // step key, the loss scale and the magnitudes where there are any, captures(). Its outputs: the sum of the loss, its count, the gradients of
-  // the parameters, then results_apart() others.
+  // the parameters and of TrainTask::looked_up, and three magnitudes for each of float8_weights().
   const GraphPtr& graph() const { return graph_; }
   const Tensors& captures() const { return captures_; }
   size_t weights() const { return task_.parameters.size() + task_.frozen.size(); }
   size_t batch_tensors() const { return batch_; }  // with the rows
-  // Of the results, the last, which are not summed up but follow one another.
+  // Of what a call results in, the last, which are not summed up but follow one another.
   size_t results_apart() const { return task_.looked_up.size() + (float8_.empty() ? 0 : 1); }
-  // Of the parameters, by their places, those whose products are in fp8.
+  // Of the weights, by their places, those whose products are in fp8.
   const std::vector<size_t>& float8_weights() const { return float8_; }
   // Those inputs, in their order; empty for parameters that `state` has not.
   Tensors inputs(const GradientState& state, const MicroBatch& micro) const;

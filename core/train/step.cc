@@ -58,29 +58,16 @@ Tensors norms_of(const Tensors& squares, const Tensor& share) {
   return norms;
 }
 
-void StepProgram::check_float8(const TrainTask& task) const {
+void StepProgram::check_float8() const {
   if (!precision_.has_float8()) {
     return;
   }
-  const auto refuse = [](std::string_view key, const std::string& advice) {
-    throw ConfigError(fmt::format("{}: {} with precision.products fp8", key, advice));
-  };
   const Backend* const backend = context_.backend;
   if (backend->rates && backend->rates->flops[static_cast<size_t>(Dtype::kU8)] == 0) {
     throw PlanError(
         fmt::format("precision.products: by its description (peak_tflops.fp8) {} makes no products "
                     "of 8-bit floats; say params",
                     backend->device));
-  }
-  if (stages_.size > 1) {
-    refuse("parallel.pipeline", "say 1");
-  }
-  if (parts_.ranks() > 1) {
-    refuse(parts_.shares() ? "parallel.tensor" : "parallel.context", "say 1");
-  }
-  if (!task.frozen.empty()) {
-    throw ConfigError(
-        "precision.products: fp8 is for weights that are trained, and some are not; say params");
   }
   if (gradient_.float8_weights().empty()) {
     throw ConfigError(
@@ -127,7 +114,7 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
     check(!spec.follows || stages_.size == 1,
           "{} is a running statistic: a pipeline has no way from its stage to the loss", spec.name);
   }
-  check_float8(task);
+  check_float8();
   for (const ParamSpec& spec : parts_.held_frozen()) {
     const Shard* const shard = find_shard(frozen_shards_, spec.name);
     frozen_types_.push_back(

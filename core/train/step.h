@@ -164,7 +164,7 @@ class StepProgram {
     std::function<Tensors(std::span<const Tensor> sums)> finish;  // in the types of the values
   };
   // Throws ConfigError or PlanError where products cannot be in fp8 although they are to be.
-  void check_float8(const TrainTask& task) const;
+  void check_float8() const;
   StepResult step(const Arguments& arguments) const;
   // The norm of `share` times the summed gradients, by the sums of their squares, and the factor that brings them there and within
   // the limit.
@@ -181,6 +181,8 @@ class StepProgram {
   Summing summing(const Types& values, std::vector<const Shard*> shards) const;
   template <class F>
   LossAndGradient summed_over_ranks(const F& one, const MicroBatch& all) const;
+  // Those of fp8, f32 [weights, 3]; empty: none.
+  static Tensor magnitudes_expected(const TrainState& state);
   // With those that the micro-batches of all ranks have found.
   Tensors next_magnitudes_of(const TrainState& state, const Tensors& found) const;
   Params held_params(const TrainState& state) const;
@@ -196,7 +198,8 @@ class StepProgram {
 
   // Pipelines.
   void make_pipeline(const TrainConfig& config, const CompileOptions& options);
-  int maker(size_t parameter) const;  // the stage that sums up its gradient
+  bool is_magnitude(int result) const;  // of the gradient program
+  int maker(size_t parameter) const;    // the stage that sums up its gradient
   bool is_here(size_t parameter) const;
   // Of `params`, those that the rank has, or updates.
   Params of_stage(const Params& params) const;
@@ -206,7 +209,7 @@ class StepProgram {
   Tensors pipeline_sums(const TrainState& state, const Params& frozen, const Tensors& batch,
                         const Tensors& scalars) const;
   LossAndGradient of_own_stage(std::span<const Tensor> sums) const;
-  // Makes `sum.loss` known to all stages, and the squares of all parameters.
+  // Makes `sum.loss` and `sum.magnitudes` known to all stages, and the squares of all parameters.
   Tensors squares_of_all_stages(LossAndGradient& sum) const;
   // Gives the stages that read a parameter of another one its new value.
   void send_copies(Params& params) const;

@@ -1,9 +1,12 @@
 // What a step does where its layers are shared (core/train/step.h).
+#include <algorithm>
+
 #include "core/ops/build.h"
 #include "core/ops/collective.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/random.h"
 #include "core/ops/shape.h"
+#include "core/optim/float8_magnitudes.h"
 #include "core/tensor/host.h"
 #include "core/train/stage_programs.h"
 #include "core/train/step.h"
@@ -13,6 +16,23 @@ namespace {
 
 size_t parameter_of(int result) {
   return static_cast<size_t>(result - GradientProgram::kLossResults);
+}
+
+// Values of which the last are magnitudes: of these the largest counts.
+SumRule with_largest(const SumRule& sums, size_t magnitudes) {
+  return {[=](std::span<const TensorType> values) {
+            Tensors out = sums.zeros(values.first(values.size() - magnitudes));
+            out.resize(out.size() + magnitudes, full({}, 0));
+            return out;
+          },
+          [=](std::span<const Tensor> before, std::span<const Tensor> values) {
+            const size_t summed = before.size() - magnitudes;
+            Tensors out = sums.add(before.first(summed), values.first(values.size() - magnitudes));
+            for (size_t i = 0; i < magnitudes; ++i) {
+              out.push_back(maximum(before[summed + i], values[values.size() - magnitudes + i]));
+            }
+            return out;
+          }};
 }
 
 size_t result_of(size_t parameter) { return parameter + GradientProgram::kLossResults; }
@@ -43,12 +63,16 @@ void StepProgram::make_pipeline(const TrainConfig& config, const CompileOptions&
   const auto rule_of = [&](const Pipeline::Group& group) {
     std::vector<const Shard*> shards;
     for (const int result : group.results) {
-      shards.push_back(result < GradientProgram::kLossResults
-                           ? nullptr
-                           : find_shard(cut_, task_.parameters[parameter_of(result)].name));
+      if (!is_magnitude(result)) {
+        shards.push_back(result < GradientProgram::kLossResults
+                             ? nullptr
+                             : find_shard(cut_, task_.parameters[parameter_of(result)].name));
+      }
     }
-    group_sums_.push_back(summing(group.values, std::move(shards)));
-    return group_sums_.back().each;
+    const Types summed(group.values.begin(),
+                       group.values.begin() + static_cast<ptrdiff_t>(shards.size()));
+    group_sums_.push_back(summing(summed, std::move(shards)));
+    return with_largest(group_sums_.back().each, group.values.size() - summed.size());
   };
   std::vector<const Shard*> in_parts;
   for (const ParamSpec& spec : task_.parameters) {
@@ -62,6 +86,10 @@ void StepProgram::make_pipeline(const TrainConfig& config, const CompileOptions&
       *gradient,
       Pipeline::Inputs{gradient_.weights(), gradient_.batch_tensors(), static_cast<int>(copies_)},
       schedule, first, static_cast<int>(stage_), options, rule_of);
+}
+
+bool StepProgram::is_magnitude(int result) const {
+  return static_cast<size_t>(result) >= result_of(task_.parameters.size());
 }
 
 int StepProgram::maker(size_t parameter) const {
@@ -118,9 +146,9 @@ Params StepProgram::of_all_stages(const Params& params) const {
 
 Tensors StepProgram::pipeline_sums(const TrainState& state, const Params& frozen,
                                    const Tensors& batch, const Tensors& scalars) const {
-  const Tensors inputs = gradient_.inputs(
-      {state.params, frozen, fold_in(scalars[1], scalars[2]), loss_scale_of(state)},
-      numbered(batch));
+  const Tensors inputs = gradient_.inputs({state.params, frozen, fold_in(scalars[1], scalars[2]),
+                                           loss_scale_of(state), magnitudes_expected(state)},
+                                          numbered(batch));
   Tensors all;
   for (Tensors& sums : pipeline_->run(inputs, context_.ranks->along(stages_.name))) {
     all.insert(all.end(), std::make_move_iterator(sums.begin()),
@@ -131,13 +159,24 @@ Tensors StepProgram::pipeline_sums(const TrainState& state, const Params& frozen
 
 LossAndGradient StepProgram::of_own_stage(std::span<const Tensor> sums) const {
   LossAndGradient out;
+  out.magnitudes.resize(3 * gradient_.float8_weights().size());
   for (size_t g = 0; g < group_sums_.size(); ++g) {
     const Pipeline::Group& group = pipeline_->groups()[g];
-    const Tensors values = group_sums_[g].finish(sums.first(group.sums.size()));
+    const auto magnitudes =
+        static_cast<size_t>(std::count_if(group.results.begin(), group.results.end(),
+                                          [&](int result) { return is_magnitude(result); }));
+    const auto [summed, largest] =
+        std::pair(sums.first(group.sums.size() - magnitudes),
+                  sums.subspan(group.sums.size() - magnitudes, magnitudes));
+    Tensors values = group_sums_[g].finish(summed);
+    values.insert(values.end(), largest.begin(), largest.end());
     sums = sums.subspan(group.sums.size());
     for (size_t i = 0; i < values.size(); ++i) {
       const int result = group.results[i];
-      if (result >= GradientProgram::kLossResults) {
+      if (is_magnitude(result)) {
+        out.magnitudes[static_cast<size_t>(result) - result_of(task_.parameters.size())] =
+            values[i];
+      } else if (result >= GradientProgram::kLossResults) {
         out.gradient.set(task_.parameters[parameter_of(result)].name, values[i]);
       } else {
         (result == 0 ? out.loss.sum : out.loss.count) = values[i];
@@ -172,12 +211,20 @@ Tensors StepProgram::squares_of_all_stages(LossAndGradient& sum) const {
     add(own == nullptr ? Tensor() : *own,
         type_of(result_of(i)) == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32);
   }
+  for (const Tensor& magnitude : sum.magnitudes) {
+    add(magnitude, Dtype::kF32);
+  }
   const Tensor all = all_reduce(concat(numbers, 0), stages_);
   for (size_t i = 0; i < numbers.size(); ++i) {
     numbers[i] = cast(select(all, 0, static_cast<int64_t>(i)), types[i]);
   }
   sum.loss = {numbers[0], numbers[1]};
-  return {numbers.begin() + GradientProgram::kLossResults, numbers.end()};
+  const auto squares_begin = numbers.begin() + GradientProgram::kLossResults;
+  const auto squares_end = numbers.end() - static_cast<ptrdiff_t>(sum.magnitudes.size());
+  if (!sum.magnitudes.empty()) {
+    sum.magnitudes = {magnitudes_of({squares_end, numbers.end()})};
+  }
+  return {squares_begin, squares_end};
 }
 
 void StepProgram::send_copies(Params& params) const {

@@ -31,8 +31,7 @@ LossAndGradient StepProgram::summed(const Arguments& arguments, const Tensor& st
   if (pipeline_ != nullptr) {
     return of_own_stage(arguments.sums);
   }
-  const Tensors& history = arguments.state.magnitudes;
-  const Tensor expected = history.empty() ? Tensor() : expected_magnitudes(history[0]);
+  const Tensor expected = magnitudes_expected(arguments.state);
   const auto one = [&](const MicroBatch& micro) {
     return gradient_({held_params(arguments.state), held_frozen(arguments.frozen), step_key,
                       loss_scale, expected},
@@ -45,6 +44,10 @@ LossAndGradient StepProgram::summed(const Arguments& arguments, const Tensor& st
   return micro_batches_ == 1 ? one(all)
                              : accumulate(micro_batches_, one, gradient_.sums_in_own_type(),
                                           copies_, gradient_.results_apart())(all);
+}
+
+Tensor StepProgram::magnitudes_expected(const TrainState& state) {
+  return state.magnitudes.empty() ? Tensor() : expected_magnitudes(state.magnitudes[0]);
 }
 
 Tensors StepProgram::next_magnitudes_of(const TrainState& state, const Tensors& found) const {

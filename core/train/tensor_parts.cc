@@ -208,6 +208,7 @@ GraphPtr TensorParts::divided(const GraphPtr& program, const Inputs& inputs, siz
       options.outputs.emplace_back(options.inputs.back());
     }
   }
+  options.outputs.resize(out->outputs().size(), Layout{kReplicated});
   if (positions_ > 0) {
     options.scattered_along = axis_.name;
     options.stream = {{inputs.rows, positions_}, kPositions};

@@ -38,7 +38,7 @@ class TensorParts {
   Tensors own_positions(Tensors batch) const;
 
   // `program` of one rank as that of each. Its inputs are `weights`, parameters and frozen ones, then `batch` tensors of `rows`
-  // samples, then others. `sums`: outputs, the first, that all ranks want whole; the parameters' gradients follow, or nothing.
+  // samples, then others. `sums`: outputs, the first, that all ranks want whole; the parameters' gradients follow, and others that all want whole, or nothing.
   struct Inputs {
     size_t weights, batch;
     int64_t rows;

@@ -172,6 +172,7 @@ std::vector<StoredTensor> Trainer::stored_optimizer() const {
   }
   for (const Tensor& history : state_.magnitudes) {
     out.push_back({"fp8_magnitudes", history.shape(), history});
+    out.back().neighbours = program_.parts().ranks();
     out.back().groups = data_ranks(config_.parallel, current_context());
   }
   return out;

@@ -32,7 +32,7 @@ namespace {
   constexpr size_t kShown = 3;
   SearchResult changes = search_layouts(input, profiles, found.layout, fixed, kShown);
   if (changes.best.empty()) {
-    changes = search_layouts(input, profiles, found.layout, planning.needed(), kShown);
+    changes = search_layouts(input, profiles, found.layout, {}, kShown);
   }
   std::string message = reason(found, nullptr);
   if (changes.best.empty()) {

@@ -25,9 +25,6 @@ constexpr const char* kSearched[] = {"parallel.data",
                                      "parallel.zero.stage",
                                      "batch.micro",
                                      "memory.recompute"};
-// Products of 8-bit floats are not shared.
-constexpr const char* kWholeInFloat8[] = {"parallel.tensor", "parallel.pipeline",
-                                          "parallel.context"};
 constexpr uint64_t kLargestPlan = 1 << 20;
 
 // Whether a value leaves the key to whoever lays a run out.
@@ -145,16 +142,6 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
                 "layouts are searched for runs that keep everything on their devices; say none, or "
                 "plan one layout by --dry-run and run.device_description");
   }
-  if (train.precision.has_float8()) {
-    const ParallelConfig& parallel = train.parallel;
-    for (const auto& [key, ranks] : {std::pair(kWholeInFloat8[0], parallel.tensor),
-                                     {kWholeInFloat8[1], parallel.pipeline},
-                                     {kWholeInFloat8[2], parallel.context}}) {
-      if (ranks > 1) {
-        config_fail(tree, key, "say 1 with precision.products fp8");
-      }
-    }
-  }
   refuse_absurd(*run, static_cast<int64_t>(limit * static_cast<double>(cluster.ranks())));
   ids = run->network()->ids() ? run->network()->ids() : ids;
   if (!ids) {
@@ -196,14 +183,8 @@ RunLayout Planning::asked(const std::set<std::string>& decided) const {
   return decided_layout(train, tree, cluster, input().model, decided, own_schedule_);
 }
 
-std::set<std::string> Planning::needed() const {
-  return train.precision.has_float8()
-             ? std::set<std::string>(std::begin(kWholeInFloat8), std::end(kWholeInFloat8))
-             : std::set<std::string>();
-}
-
 std::set<std::string> Planning::decided(bool all) const {
-  std::set<std::string> keys = needed();
+  std::set<std::string> keys;
   const YamlNode said = all ? run->written() : tree;
   for (const char* key : kSearched) {
     const YamlNode* const value = find_config(said, key);

@@ -27,8 +27,6 @@ class Planning {
   RunLayout asked(int64_t micro) const;
   // As far as keys are `decided`: what a search begins with.
   RunLayout asked(const std::set<std::string>& decided) const;
-  // Keys of a layout whose values no other could replace.
-  std::set<std::string> needed() const;
   // Keys of a layout that the configuration decides; `all`: also those that it leaves to their defaults.
   std::set<std::string> decided(bool all) const;
 

@@ -65,6 +65,11 @@ void AlignedRun::check(const YamlNode& tree) const {
                 "is for the next tokens of texts and objective.type: sft; others score the targets "
                 "as they are");
   }
+  if (train.precision.has_float8() && objective->compares() && !objective->is_rewarded()) {
+    config_fail(tree, "precision.products",
+                "fp8, but the model that the run begins with, which this objective.type compares "
+                "with, would have other units; expected params");
+  }
   if (objective->is_rewarded()) {
     if (train.run.mode == RunMode::kBenchmark || train.run.mode == RunMode::kFindLr) {
       config_fail(

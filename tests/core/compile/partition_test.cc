@@ -15,6 +15,7 @@
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 #include "core/tensor/jit.h"
+#include "core/transform/float8.h"
 #include "core/transform/scan.h"
 #include "tests/core/compile/covered.h"
 #include "tests/core/transform/support.h"
@@ -80,6 +81,36 @@ TEST(Partition, ScattersAStreamInsteadOfAddingItUpEverywhere) {
   EXPECT_EQ(ops["all_gather"], 1);
   EXPECT_EQ(ops["reduce_scatter"], 1);
   EXPECT_EQ(divided.outputs[0], Layout{sharded(1)});
+}
+
+// Of each sharded operand the ranks' largest magnitude is the largest; codes, not numbers, are gathered.
+TEST(Partition, SharesProductsOf8BitFloatsAsOthers) {
+  // Rows that are long enough to be looked through one by one.
+  const Types types{
+      {Dtype::kBF16, {2, 6, 512}}, {Dtype::kBF16, {512, 1024}}, {Dtype::kBF16, {1024, 512}}};
+  const auto in_codes = [](std::span<const Tensor> in) {
+    const auto f = [](const Tensors& x) { return mlp(x)[0]; };
+    return Tensors{
+        in_float8(f, {{1, 2}, Tensors(6, full({}, 1)), 0})(Tensors(in.begin(), in.end()))};
+  };
+  const GraphPtr whole = traced(types, in_codes);
+  PartitionOptions options{.inputs = {kWhole, kColumns, kRows}, .outputs = {kWhole}};
+  auto ops = ops_of(*partition(*whole, kTwoRanks, options).program);
+  EXPECT_EQ(ops["all_reduce"], 4);  // of both weights, what is between them, and the sum
+  EXPECT_EQ(ops["all_gather"] + ops["reduce_scatter"] + ops["all_to_all"], 0);
+  EXPECT_EQ(ops["float8_product"], 2);
+  options.inputs[0] = Layout{sharded(1)};
+  options.outputs.clear();
+  options.scattered_along = std::string(kTensorAxis);
+  options.stream = {{2, 6}, 1};
+  const GraphPtr dealt_out = partition(*whole, kTwoRanks, options).program;
+  ops = ops_of(*dealt_out);
+  EXPECT_EQ(ops["all_gather"], 1);
+  EXPECT_EQ(ops["reduce_scatter"], 1);
+  for (NodeId id = 0; id < dealt_out->size(); ++id) {
+    const Node& node = dealt_out->node(id);
+    EXPECT_TRUE(node.op->name != "all_gather" || node.outputs[0].dtype == Dtype::kU8);
+  }
 }
 
 TEST(Partition, ComputesProductsInPiecesBesideTheirExchanges) {

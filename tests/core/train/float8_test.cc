@@ -4,6 +4,7 @@
 
 #include "core/base/log.h"
 #include "core/io/safetensors.h"
+#include "core/ops/stage.h"
 #include "core/optim/float8_magnitudes.h"
 #include "core/train/run_device.h"
 #include "tests/core/base/message_of.h"
@@ -15,18 +16,42 @@ namespace mstrain {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr int64_t kSteps = 20;
+
+constexpr int64_t kLayers = 2;
 
 // Two of its layers are hidden ones.
 TrainTask layered_task(int64_t width = 32) {
   return regression_task([width](const Params& p, const Tensor& x) {
     Tensor h = tanh(linear(p / "in", x, {width}));
-    for (int64_t i = 0; i < 2; ++i) {
+    for (int64_t i = 0; i < kLayers; ++i) {
+      h = stage_point(h, i);
       h = h + tanh(linear(p / "layers" / i, h, {width}));
     }
-    return linear(p / "out", h, {1});
+    return linear(p / "out", stage_point(h, kLayers), {1});
   });
+}
+
+// Of which those are kept that begin so.
+TrainTask with_frozen(TrainTask task, const std::string& prefix) {
+  const auto trained =
+      std::stable_partition(task.parameters.begin(), task.parameters.end(),
+                            [&](const ParamSpec& spec) { return !spec.name.starts_with(prefix); });
+  task.frozen.assign(trained, task.parameters.end());
+  task.parameters.erase(trained, task.parameters.end());
+  task.stored_shapes.clear();
+  for (const ParamSpec& spec : task.parameters) {
+    task.stored_shapes.push_back(spec.type.shape);
+  }
+  for (ParamSpec& spec : task.frozen) {
+    spec.type.dtype = Dtype::kBF16;
+  }
+  task.frozen_weights = [specs = task.frozen] {
+    return cast_params(init_params(specs, 7), Dtype::kBF16);
+  };
+  return task;
 }
 
 class Float8Runs : public testing::Test {
@@ -47,8 +72,8 @@ class Float8Runs : public testing::Test {
   }
   static std::string train(const TrainConfig& config, int ranks = 1,
                            const TrainData& data = small_data(),
-                           const std::atomic<bool>* stop = nullptr) {
-    const TrainTask task = layered_task();
+                           const std::atomic<bool>* stop = nullptr,
+                           const TrainTask& task = layered_task()) {
     if (ranks == 1) {
       run_small(config, real_files(), data, task, stop);
       return config.run.directory();
@@ -131,6 +156,76 @@ std::vector<float> magnitudes_of(const std::string& directory, int64_t step) {
   std::vector<float> out(bytes.size() / sizeof(float));
   std::memcpy(out.data(), bytes.data(), bytes.size());
   return out;
+}
+
+// Each stage finds the magnitudes of its own layers, and keeps those of all.
+TEST_F(Float8Runs, HaveTheBitsOfOneRankInEveryPipeline) {
+  struct Division {
+    int64_t data, pipeline;
+    const char* schedule;
+  };
+  TrainConfig run = config("alone");
+  run.batch.micro = 1;
+  const std::string alone = train(run);
+  int next = 0;
+  for (const Division& division : {Division{1, 2, "1f1b"}, Division{1, 2, "gpipe"},
+                                   Division{1, 2, "zb_h1"}, Division{2, 2, "1f1b"}}) {
+    for (const int64_t stage : {0, 3}) {
+      TrainConfig shared = config(fmt::format("shared_{}", next++));
+      SCOPED_TRACE(shared.run.output_dir.value_or(""));
+      shared.batch.micro = 1;
+      shared.parallel.data = division.data;
+      shared.parallel.pipeline = division.pipeline;
+      shared.parallel.schedule = division.schedule;
+      shared.parallel.zero.stage = stage;
+      expect_same_run(alone, train(shared, static_cast<int>(division.data * division.pipeline)),
+                      kSteps);
+    }
+  }
+}
+
+TEST_F(Float8Runs, ReadNoWeightsOfOtherStages) {
+  TrainConfig run = config("planned");
+  run.batch.micro = 1;
+  run.parallel.pipeline = 2;
+  const TrainTask task = layered_task();
+  for (const int64_t stage : {0, 1}) {
+    for (const ParamSpec& spec : StepProgram(task, run, 1, current_context(), stage).stage_parameters()) {
+      EXPECT_THAT(spec.name, Not(HasSubstr(stage == 0 ? "layers.1" : "layers.0")));
+    }
+  }
+}
+
+// Of a weight that is not trained the magnitude, and so the unit, stays what it is.
+TEST_F(Float8Runs, MakeProductsWithWeightsThatAreNotTrained) {
+  const TrainTask task = with_frozen(layered_task(), "layers.0.weight");
+  TrainConfig run = config("alone");
+  run.batch.micro = 1;
+  const std::string alone = train(run, 1, small_data(), nullptr, task);
+  const std::vector<float> found = magnitudes_of(alone, kSteps);
+  ASSERT_EQ(found.size(), 24U);
+  bool learned = false;
+  for (size_t step = 0; step < 4; ++step) {
+    for (size_t i = 0; i < 6; ++i) {
+      EXPECT_GT(found[6 * step + i], 0) << i;
+    }
+    EXPECT_EQ(found[6 * step + 4], found[4]);  // frozen weights follow those that are trained
+    learned = learned || found[6 * step + 1] != found[1];
+  }
+  EXPECT_TRUE(learned);
+  TrainConfig wide = config("wide");
+  wide.batch.micro = 1;
+  wide.precision.products = ProductType::kParams;
+  wide.precision.fp8_history = 1024;
+  EXPECT_NE(timeless_metrics(alone), timeless_metrics(train(wide, 1, small_data(), nullptr, task)));
+  for (const auto& [data, pipeline] : {std::pair(2, 1), {1, 2}}) {
+    TrainConfig shared = config(fmt::format("shared_{}_{}", data, pipeline));
+    shared.batch.micro = 1;
+    shared.parallel.data = data;
+    shared.parallel.pipeline = pipeline;
+    shared.parallel.zero.stage = data == 1 ? 0 : 3;
+    expect_same_run(alone, train(shared, data * pipeline, small_data(), nullptr, task), kSteps);
+  }
 }
 
 // 4 steps of 2 weights with 3 magnitudes each, the last one first.

@@ -91,6 +91,33 @@ TEST_F(LoraOnRanks, FollowTheWeightsThatRanksShare) {
               {{1, 2}, {2, 2}, {1, 2, "", "", 1, 2}});
 }
 
+// The products with the weights that adapters leave as they are.
+TEST_F(LoraOnRanks, MakeProductsOf8Bits) {
+  const auto in_type = [](const std::string& sections, bool in_float8) {
+    return sections + "precision: {params: bf16" +
+           (in_float8 ? ", products: fp8, fp8_history: 4}\n" : "}\n");
+  };
+  const std::string llama_sections = on_base("llama", llama(), "");
+  const std::string sections = in_type(llama_sections, true);
+  const std::vector<double> losses = train_on({}, "alone", sections, kSteps);
+  const std::vector<double> wide = train_on({}, "wide", in_type(llama_sections, false), kSteps);
+  EXPECT_NE(losses, wide);
+  expect_near(losses, wide, 0.1);
+  int next = 0;
+  for (const Division& division : {Division{2, 1, ", zero: {stage: 3, min_numel: 0}"},
+                                   {1, 1, ", schedule: zb_h1", "", 1, 2}}) {
+    const std::string name = fmt::format("shared_{}", next++);
+    SCOPED_TRACE(name);
+    EXPECT_EQ(train_on(division, name, sections, kSteps), losses);
+    EXPECT_EQ(files_of(name), files_of("alone"));
+  }
+  expect_same("gpt", in_type(on_base("gpt", gpt(), ""), true), {{1, 2}, {1, 2, "", "", 2}}, 2e-2);
+  EXPECT_THAT(error_of([&] {
+                train_on({}, "nf4", in_type(on_base("nf4", gpt(), ", base: nf4"), true), 1);
+              }),
+              testing::HasSubstr("precision.products: the model has no layers whose weights"));
+}
+
 // Of what one rank keeps of each: A is shared where the weight's sums are, B where its results are.
 TEST_F(LoraOnRanks, AreSharedAsTheirWeights) {
   LoraConfig lora;

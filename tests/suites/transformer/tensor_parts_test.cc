@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/io/safetensors.h"
+#include "suites/run/stored_model.h"
 #include "tests/core/base/message_of.h"
 #include "tests/suites/transformer/pictures.h"
 #include "tests/suites/transformer/shared_weights.h"
@@ -208,6 +210,61 @@ TEST_F(SharedVit, AndItsPositionsAlongContextGiveTheLossesOfOneRank) {
         train_on({1, 1, "", "", 6}, "six", vit(8));
       }),
       testing::HasSubstr("parallel.context: 6 ranks cannot share 5 positions; say 5 at most"));
+}
+
+constexpr const char* kFloat8 = "precision: {params: bf16, products: fp8, fp8_history: 4}\n";
+
+TEST_F(SharedWeights, WithProductsOf8BitsGiveTheLossesOfOneRank) {
+  expect_same("gpt", gpt() + kFloat8,
+              {{1, 2},
+               {1, 2, ", sequence_parallel: false"},
+               {2, 2, ", zero: {stage: 3, min_numel: 0}"},
+               {1, 2, ", schedule: zb_h1", "", 1, 2},
+               {1, 1, "", "", 2},
+               {1, 1, ", context_way: ring", "", 3},
+               {1, 2, "", "", 2, 2}},
+              2e-2);
+  expect_same("llama",
+              "model: {type: llama, hidden_size: 32, num_layers: 2, num_attention_heads: 4, "
+              "num_key_value_heads: 2, ffn_hidden_size: 64}\n" +
+                  text() + kFloat8,
+              {{1, 2}, {1, 1, "", "", 2}}, 2e-2);
+}
+
+// Magnitudes of the first step: of weights, and of what the first product reads, all bits; of all else but for the order of sums.
+TEST_F(SharedWeights, HaveTheMagnitudesOfOneRank) {
+  const auto magnitudes = [&](const Division& division, const std::string& name) {
+    train_on(division, name, gpt() + kFloat8, 1);
+    const std::string folder = find_checkpoint(real_files(), folder_ / name);
+    const SafetensorsFile file(real_files(), join_path(folder, kOptimizerFile));
+    const auto bytes = file.data(file.at("fp8_magnitudes"));
+    std::vector<float> out(bytes.size() / sizeof(float));
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+    out.resize(out.size() / 4);  // the other steps have none yet
+    return out;
+  };
+  const std::vector<float> alone = magnitudes({}, "alone");
+  ASSERT_EQ(alone.size(), 2U * 4 * 3);
+  int next = 0;
+  for (const Division& division :
+       {Division{1, 2}, {1, 4}, {1, 1, "", "", 2}, {1, 1, "", "", 3}, {1, 2, "", "", 2, 2}}) {
+    const std::vector<float> found = magnitudes(division, fmt::format("shared_{}", next++));
+    SCOPED_TRACE(next);
+    ASSERT_EQ(found.size(), alone.size());
+    EXPECT_EQ(found[0], alone[0]);
+    for (size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_GT(alone[i], 0) << i;
+      EXPECT_NEAR(found[i], alone[i], i % 3 == 1 ? 0 : 5e-2 * alone[i]) << i;
+    }
+  }
+}
+
+TEST_F(SharedWeights, WithProductsOf8BitsGoOnUnderAnyLayout) {
+  const std::string sections = gpt() + kFloat8 + "checkpoint: {interval: 5}";
+  const std::vector<double> alone = train_on({}, "alone", sections, 15);
+  train_on({1, 2, ", zero: {stage: 3, min_numel: 0}", "", 1, 2}, "moves", sections, 5);
+  train_on({}, "moves", sections, 10);
+  expect_near(train_on({1, 1, "", "", 2, 2}, "moves", sections, 15), alone, 2e-2);
 }
 
 TEST_F(SharedWeights, AreStoredWholeSoThatAnyLayoutGoesOn) {

@@ -334,6 +334,10 @@ TEST_F(AnswerRuns, WhatMakesNoSenseIsNamed) {
   YamlNode eight = tree("a", "type: grpo, grpo: {group: 3}", "");
   apply_overrides(eight, Overrides{"precision={params: bf16, products: fp8}"});
   EXPECT_THAT(error(eight), HasSubstr("precision.products: fp8, but answers"));
+  eight = tree("a", "type: dpo", "");
+  apply_overrides(eight, Overrides{"precision={params: bf16, products: fp8}"});
+  EXPECT_THAT(error(eight),
+              HasSubstr("precision.products: fp8, but the model that the run begins"));
   EXPECT_THAT(error(tree("a", std::string(kPrintable) + ", clip_high: 0.3}", "")),
               HasSubstr("objective.grpo.clip_high: is for objective.grpo.passes"));
   EXPECT_THAT(error(tree("a", "type: grpo, grpo: {group: 3, answer_tokens: 8}", "")),
