@@ -8,6 +8,7 @@
 #include "core/data/gpt2_split.h"
 #include "core/data/tokenizer.h"
 #include "core/data/utf8.h"
+#include "tests/amount.h"
 #include "tests/core/data/scratch.h"
 
 namespace mstrain {
@@ -118,7 +119,9 @@ TEST_F(Gpt2, EveryIdHasItsBytesWhateverStandsBeforeIt) {
 
 TEST_F(Gpt2, EveryCharacterRoundTripsWhateverStandsBesideIt) {
   std::string text;
-  for (char32_t code = 0; code <= 0x10FFFF; ++code) {
+  // Beyond the second plane few have a class of their own.
+  const char32_t last = kSanitized ? 0x1FFFF : 0x10FFFF;
+  for (char32_t code = 0; code <= last; ++code) {
     if (code >= 0xD800 && code <= 0xDFFF) {
       continue;
     }

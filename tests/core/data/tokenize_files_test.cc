@@ -9,6 +9,7 @@
 #include "core/data/simple_tokenizers.h"
 #include "core/data/token_files.h"
 #include "core/data/tokenizer_files.h"
+#include "tests/amount.h"
 #include "tests/core/data/scratch.h"
 #include "tests/core/data/small_tokenizers.h"
 
@@ -100,7 +101,7 @@ TEST_F(TokenizeFiles, WhoeverIsKilledAnywhereGoesOnToTheSameBytes) {
     ASSERT_TRUE(run(real_files(), job(format, "whole.bin")));
     const TokenizeJob again = job(format, "killed.bin");
     int64_t operation = 0;
-    for (bool finished = false; !finished; operation += 4) {
+    for (bool finished = false; !finished; operation += stride(4)) {
       FaultyFiles files(real_files());
       files.reset({.power_off_operation = operation});
       try {

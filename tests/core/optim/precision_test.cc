@@ -5,6 +5,7 @@
 #include "core/optim/optimizer.h"
 #include "core/optim/stored_update.h"
 #include "core/runtime/context.h"
+#include "tests/amount.h"
 #include "tests/core/transform/support.h"
 
 namespace mstrain {
@@ -40,7 +41,7 @@ struct Mode {
 };
 
 constexpr double kRate = 0.01;
-constexpr int kSteps = 40;
+constexpr int kSteps = kSanitized ? 10 : 40;
 
 // bf16 has steps of 2^-8 at 1, each rounded up or down: √kSteps of them where there is no master. Codes of 8 bits put
 // the direction of a step off by a part of it, differently in each step.

@@ -8,6 +8,7 @@
 
 #include "core/schedule/check.h"
 #include "core/schedule/simulate.h"
+#include "tests/amount.h"
 #include "tests/core/base/message_of.h"
 
 namespace mstrain {
@@ -33,7 +34,7 @@ void for_each_shipped(int most, F f) {
 }
 
 TEST(Schedule, EveryShippedOnePassesItsCheckAndKeepsItsMemory) {
-  for_each_shipped(64, [](ScheduleKind kind, int ranks, int each, int micro) {
+  for_each_shipped(kSanitized ? 24 : 64, [](ScheduleKind kind, int ranks, int each, int micro) {
     SCOPED_TRACE(testing::Message() << name_of(kind) << ' ' << ranks << ' ' << micro);
     const ScheduleFacts facts = check_schedule(make_schedule(kind, ranks, each, micro));
     for (int r = 0; r < ranks; ++r) {

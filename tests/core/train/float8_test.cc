@@ -190,7 +190,8 @@ TEST_F(Float8Runs, ReadNoWeightsOfOtherStages) {
   run.parallel.pipeline = 2;
   const TrainTask task = layered_task();
   for (const int64_t stage : {0, 1}) {
-    for (const ParamSpec& spec : StepProgram(task, run, 1, current_context(), stage).stage_parameters()) {
+    for (const ParamSpec& spec :
+         StepProgram(task, run, 1, current_context(), stage).stage_parameters()) {
       EXPECT_THAT(spec.name, Not(HasSubstr(stage == 0 ? "layers.1" : "layers.0")));
     }
   }

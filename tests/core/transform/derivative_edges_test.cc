@@ -5,6 +5,7 @@
 
 #include "core/ir/backend.h"
 #include "core/ops/elementwise.h"
+#include "tests/amount.h"
 #include "tests/core/transform/support.h"
 
 namespace mstrain {
@@ -184,6 +185,9 @@ TEST(DerivativeEdges, OfEveryRowOfTheTableAreNumbers) {
         continue;
       }
       for (double y : kPoints) {
+        if (kSanitized && (std::signbit(x) || std::signbit(y))) {
+          continue;
+        }
         if (!(std::isinf(x) && std::isinf(y))) {
           row.check_at({x, y});
         }

@@ -1,6 +1,7 @@
 // Attention beyond one block, over slices, with dropout and caches, for every thread count.
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
+#include "tests/amount.h"
 #include "tests/core/backends/cpu/against_reference.h"
 
 namespace mstrain {
@@ -18,6 +19,9 @@ TEST(CpuAttention, AttentionOverSlicesOfOneTensor) {
       const Attrs attrs{{"causal", causal}, {"scale", 0.3}};
       // One head: queries and keys are spread over threads; six: heads are.
       for (int64_t h : {1, 3}) {
+        if (kSanitized && t == 150 && (h == 3) != causal) {
+          continue;
+        }
         Tensors inputs = heads(h == 1 ? 1 : 2, t, h, 20, 20);
         expect_right("attention", inputs, attrs, 5e-6);
         const Tensors out = run("attention", inputs, attrs, backend_named("reference"));
@@ -33,6 +37,9 @@ TEST(CpuAttention, AttentionOfFewerQueriesOfOtherWidthWithBias) {
   for (bool causal : {false, true}) {
     for (const Shape& bias :
          {Shape{1, 1, 70, 133}, Shape{2, 1, 70, 133}, Shape{1, 3, 70, 133}, Shape{2, 3, 70, 133}}) {
+      if (kSanitized && (bias[1] == 3) != causal) {
+        continue;
+      }
       const Attrs attrs{{"causal", causal}, {"scale", -0.4}};
       Tensors inputs{random({2, 70, 3, 24}, 22), random({2, 133, 3, 24}, 23),
                      random({2, 133, 3, 40}, 24), random(bias, 25)};
@@ -50,6 +57,9 @@ TEST(CpuAttention, AttentionWithDropoutDrawsWhatTheReferenceDraws) {
   for (const auto& [t, s, causal] :
        {std::tuple(1, 1, false), {64, 64, true}, {150, 150, true}, {70, 133, false}}) {
     for (const int64_t h : {1, 3}) {  // one head: queries and keys are spread over threads
+      if (kSanitized && t == 150 && h == 3) {
+        continue;
+      }
       const Attrs attrs{{"causal", causal},
                         {"scale", 0.3},
                         {"rate", 0.25},

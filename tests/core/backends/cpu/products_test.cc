@@ -2,6 +2,7 @@
 #include "core/base/isa.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
+#include "tests/amount.h"
 #include "tests/core/backends/cpu/against_reference.h"
 
 namespace mstrain {
@@ -165,6 +166,9 @@ TEST(CpuProducts, ProductsInParts) {
   const Tensor bias = random({450}, 29);
   const Tensor addend = random({5, 450}, 30);
   for (bool transpose_a : {false, true}) {
+    if (kSanitized && !transpose_a) {
+      continue;
+    }
     const Tensor a = random(transpose_a ? Shape{2800, 5} : Shape{5, 2800}, 27);
     expect_right("dot_general", {a, b}, product(transpose_a, false));
     expect_right("dot_general", {a, b, bias}, product(transpose_a, false, "bias"));
@@ -172,12 +176,15 @@ TEST(CpuProducts, ProductsInParts) {
     expect_right("dot_general", {a, b, bias}, product(transpose_a, false, "bias relu"));
   }
   const Tensor rows = random({20, 2800}, 37);
-  EXPECT_TRUE(check_packed({rows, b}, product(false, false), 2e-5));
+  if (!kSanitized) {
+    EXPECT_TRUE(check_packed({rows, b}, product(false, false), 2e-5));
+    expect_right("dot_general", {random({520, 100}, 35), random({520, 1030}, 36)},
+                 product(true, false));
+  }
   EXPECT_TRUE(check_packed({rows, b, bias}, product(false, false, "bias gelu"), 2e-5));
   const Attrs transposed = product(true, false);
   expect_right("dot_general", {random({9, 6200}, 31), random({9, 11}, 32)}, transposed);
   expect_right("dot_general", {random({2800, 3100}, 33), random({2800, 3}, 34)}, transposed);
-  expect_right("dot_general", {random({520, 100}, 35), random({520, 1030}, 36)}, transposed);
 }
 
 TEST(CpuProducts, BatchedProductsOfHeadsAndSharedMatrices) {
