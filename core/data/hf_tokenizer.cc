@@ -127,9 +127,9 @@ std::shared_ptr<const Tokenizer> tokenizer_from_hf(const NamedText& file,
   if (const std::string version = top.text("version", "1.0"); version != "1.0") {
     top.refuse("version", fmt::format("\"{}\" is unknown; \"1.0\" is known", version));
   }
-  for (const char* key : {"truncation", "padding"}) {
-    if (top.find(key) != nullptr) {
-      top.refuse(key, "is not supported; set it to null");
+  for (const char* key : {"truncation", "padding"}) {  // how whoever saved it made batches
+    if (const Json* of_batches = top.find(key); of_batches != nullptr && !of_batches->is_object()) {
+      top.refuse(key, "expected an object or null");
     }
   }
   JsonFields model(top.required("model"), top.at("model"));

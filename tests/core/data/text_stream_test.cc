@@ -148,7 +148,8 @@ TEST(TextStream, RandomBytesAreReadOrRefused) {
   Rng rng(12);
   const Scratch scratch;
   int refused = 0;
-  for (int round = 0; round < 300; ++round) {
+  const int64_t rounds = repetitions(300);
+  for (int64_t round = 0; round < rounds; ++round) {
     std::string text = random_text(rng, 1 + rng.below(600), 10);
     for (uint64_t edits = rng.below(3); edits > 0; --edits) {
       text[rng.below(text.size())] = static_cast<char>(rng.below(256));
