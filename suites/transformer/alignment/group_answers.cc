@@ -256,10 +256,7 @@ void GroupAnswers::write(Trainer& trainer) {
   }
   if (std::all_of(rows_->targets.begin(), rows_->targets.end(),
                   [](int32_t target) { return target == kIgnoreTarget; })) {
-    fail(
-        "step {}: no answer comes to an end within {} tokens; raise {}.answer_tokens, or leave out "
-        "leave_out_cut",
-        step + 1, grpo.answer_tokens, options_.ppo ? "objective.ppo" : "objective.grpo");
+    say_all_are_cut(step);
   }
   trainer.note("writing_seconds",
                std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
@@ -270,6 +267,14 @@ void GroupAnswers::write(Trainer& trainer) {
   if (!options_.ppo) {
     trainer.note("even_groups", alike / answers);
   }
+}
+
+void GroupAnswers::say_all_are_cut(int64_t step) const {
+  const std::string what = fmt::format("step {}: no answer comes to an end within {} tokens",
+                                       step + 1, options_.grpo.answer_tokens);
+  check(step > 0, "{}; raise {}.answer_tokens, or leave out leave_out_cut", what,
+        options_.ppo ? "objective.ppo" : "objective.grpo");
+  log_warning("{}, so it teaches nothing", what);
 }
 
 void GroupAnswers::add_row(const Group& group, size_t answer, int64_t row) {

@@ -62,6 +62,8 @@ class GroupAnswers final : public Callback {
   void measure(Trainer& trainer, const Params& params);
   // How far the step's log-probabilities are from those that tokens were drawn by.
   void note_mismatch(Trainer& trainer, std::span<const float> log_probs) const;
+  // A first step of which nothing is learned is an error: none after it would be better.
+  void say_all_are_cut(int64_t step) const;
   void add_row(const Group& group, size_t answer, int64_t row);
   const AnswerText& prompt(int64_t index) const;
 

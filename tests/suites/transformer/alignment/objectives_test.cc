@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -292,6 +293,34 @@ TEST_F(AnswerRuns, WhatAnswersEarnRises) {
     EXPECT_GT(mean(rewards.size() - some), lora.empty() ? 0.9 : mean(0) + 0.05) << lora;
     EXPECT_EQ(of(rows, "cut_answers").back(), 1);
   }
+}
+
+// The network draws an end once in 257 tokens: of some seeds the first step has one, and a later one has none.
+TEST_F(AnswerRuns, AStepWhoseAnswersAreAllCutTeachesNothing) {
+  for (int seed = 0; seed < 200; ++seed) {
+    YamlNode config = tree("cut" + std::to_string(seed),
+                           "type: grpo, grpo: {group: 3, answer_tokens: 7, leave_out_cut: true, "
+                           "rewards: [{type: regex, pattern: '^[!-~]'}]}",
+                           "", 4);
+    apply_overrides(config, Overrides{"run.seed=" + std::to_string(seed)});
+    std::vector<Json> rows;
+    try {
+      rows = train(config);
+    } catch (const Error& error) {
+      ASSERT_THAT(error.what(), HasSubstr("step 1: no answer comes to an end"));
+      continue;
+    }
+    const std::vector<double> cut = of(rows, "cut_answers");
+    const auto all = std::find(cut.begin(), cut.end(), 1.0);
+    if (all != cut.end()) {
+      const auto step = static_cast<size_t>(all - cut.begin());
+      EXPECT_EQ(of(rows, "loss").at(step), 0);
+      EXPECT_EQ(of(rows, "grad_norm").at(step), 0);
+      EXPECT_LT(cut[0], 1);
+      return;
+    }
+  }
+  FAIL() << "no seed of 200 has such a step";
 }
 
 TEST_F(AnswerRuns, GoOnBitForBit) {
