@@ -254,7 +254,9 @@ TEST_F(SharedWeights, HaveTheMagnitudesOfOneRank) {
     EXPECT_EQ(found[0], alone[0]);
     for (size_t i = 0; i < alone.size(); ++i) {
       EXPECT_GT(alone[i], 0) << i;
-      EXPECT_NEAR(found[i], alone[i], i % 3 == 1 ? 0 : 5e-2 * alone[i]) << i;
+      // Of what goes in, of a weight, of a gradient, whose codes have two bits behind the first.
+      const double apart[] = {5e-2, 0, 0.125};
+      EXPECT_NEAR(found[i], alone[i], apart[i % 3] * alone[i]) << i;
     }
   }
 }
