@@ -78,7 +78,8 @@ TEST_F(LoraOnRanks, FollowTheWeightsThatRanksShare) {
   // Few steps: gradients of A begin as zeros, and Adam makes as much of their last bits as of any. In 30 steps one rank alone
   // comes to differ from itself by 1e-2, where it adds up in micro-batches of another size.
   expect_same("adam", on_base("adam", gpt(), "", kAdam), {{1, 2}}, 1e-5, 6);
-  expect_same("llama", on_base("llama", llama(), ", modules_to_save: [lm_head]"), divisions);
+  expect_same("llama", on_base("llama", llama(), ", modules_to_save: [lm_head]"),
+              kSanitized ? std::vector{divisions.back()} : divisions);
   expect_same("nf4",
               on_base("nf4", llama(), ", targets: [q_proj, k_proj, o_proj, down_proj], base: nf4"),
               {{1, 2}, {2, 2, ", zero: {stage: 3, min_numel: 0}"}, {1, 4, "", "", 1, 2}});
