@@ -41,6 +41,9 @@ struct ElementwiseLoops {
       [kNumDtypes];  // from a lane to memory: rounds to nearest even; float to integer truncates and saturates; integers wrap
 };
 
+// Of a sum over rows, before it joins the thread's total: so that it has the same bits in a group as alone.
+inline constexpr int64_t kRowsOfBlock = 64;
+
 // Sums are accumulated in blocks whose totals are added in double.
 template <class T>
 struct RowLoops {

@@ -7,7 +7,6 @@ namespace mstrain::cpu {
 namespace {
 
 constexpr int kWeight = 4;
-constexpr int64_t kRowsPerBlock = 64;
 
 // A parameter [n] as T: as it stands, or converted to `scratch`.
 template <class T>
@@ -88,7 +87,7 @@ Kernel prepare_grad(const KernelRequest& request) {
                                              block + row);
                       }
                       rows.done(0, i, 2);
-                      if ((i - begin) % kRowsPerBlock == kRowsPerBlock - 1 || i + 1 == end) {
+                      if ((i - begin) % kRowsOfBlock == kRowsOfBlock - 1 || i + 1 == end) {
                         loop.add_to(kSums * row, block, total);
                         std::fill_n(block, kSums * row, T(0));
                       }

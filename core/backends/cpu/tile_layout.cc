@@ -1,6 +1,7 @@
 #include "core/backends/cpu/tile_layout.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace mstrain::cpu {
 namespace {
@@ -98,6 +99,11 @@ class Layout {
     if (whole_rows_ || program_.n <= tile) {
       program_.piece = std::max<int64_t>(program_.n, 1);
       program_.rows_per_tile = by_rows_ ? 1 : std::max<int64_t>(1, tile / program_.piece);
+      const bool has_blocks = std::ranges::any_of(program_.partials, &TilePartial::columns);
+      if (has_blocks) {  // they are whole tiles
+        program_.rows_per_tile = std::min<int64_t>(
+            kRowsOfBlock, std::bit_floor(static_cast<uint64_t>(program_.rows_per_tile)));
+      }
       program_.rows_per_tile =
           std::min(program_.rows_per_tile, std::max<int64_t>(program_.rows, 1));
     } else {

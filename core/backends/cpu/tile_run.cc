@@ -8,8 +8,6 @@
 namespace mstrain::cpu {
 namespace {
 
-constexpr int64_t kRowsPerBlock = 64;  // of a sum over rows, before it joins the thread's total
-
 template <class T>
 void gather(const std::byte* from, int64_t stride, int64_t n, std::byte* to) {
   const T* x = reinterpret_cast<const T*>(from);
@@ -86,7 +84,7 @@ class Worker {
         run(step, tile);
       }
       rows_in_block += tile.rows;
-      if (rows_in_block >= kRowsPerBlock || index + 1 == end) {
+      if (rows_in_block >= kRowsOfBlock || index + 1 == end) {
         close_blocks();
         rows_in_block = 0;
       }

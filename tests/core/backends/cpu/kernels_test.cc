@@ -1,10 +1,13 @@
 // Kernels at sizes beyond one tile, one block or one thread's chunk, over views and with several thread counts, against
 // the reference backend.
+#include <functional>
+
 #include "core/base/log.h"
 #include "core/ir/fallback.h"
 #include "core/ops/adamw.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
+#include "core/tensor/jit.h"
 #include "tests/core/backends/cpu/against_reference.h"
 #include "tests/core/base/message_of.h"
 
@@ -24,6 +27,36 @@ TEST(CpuKernels, ReductionsOverAnyAxesOfLargeTensors) {
   expect_right("sum_squares", {x});
   expect_right("argmax", {x}, {{"axis", int64_t{2}}});
   expect_right("cumsum", {x}, {{"axis", int64_t{0}}, {"reverse", true}});
+}
+
+// Of a norm's weight: whatever its group computes beside them, and so however many rows lie in a tile.
+TEST(CpuKernels, SumsOverRowsHaveTheSameBitsInAnyGroup) {
+  Context context;
+  context.threads = 1;
+  const ContextScope scope(context);
+  for (const int64_t n : {16, 100, 128, 384}) {
+    const Shape shape{300, n};
+    const Tensors inputs{random(shape, 1), random(shape, 2), random(shape, 3), random({n}, 4),
+                         random({300}, 5, 0.5, 2)};
+    // Gradients through a norm of in[2] with the weight in[3].
+    const auto through = [](const Tensor& g, const Tensors& in) {
+      return apply(*find_op("rms_norm_grad"), Tensors{g, in[2], in[3], in[4]}, Attrs(),
+                   SourceLocation::current());
+    };
+    const std::function<Tensors(const Tensors&)> groups[] = {
+        [&](const Tensors& in) { return through(in[0] * in[1], in); },
+        [&](const Tensors& in) { return through(in[0] * in[1] + exp(in[0]), in); },
+        [&](const Tensors& in) {
+          const Tensor g = in[0] * in[1];
+          const Tensors out = through(g, in);
+          return Tensors{out[0] + in[0], out[1], abs(out[0]), tanh(in[1]) * g};
+        }};
+    for (const auto& group : groups) {
+      const Tensors alone = group(inputs);
+      const Tensors fused = jit(group)(inputs);
+      EXPECT_EQ(to_vector<float>(fused[1]), to_vector<float>(alone[1])) << "rows of " << n;
+    }
+  }
 }
 
 TEST(CpuKernels, LongSumsKeepTheirDigits) {
