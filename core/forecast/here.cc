@@ -36,7 +36,7 @@ struct LayerSize {
 constexpr LayerSize kLayers[] = {{4, 128, 256, 64}, {4, 128, 128, 32}};
 // What one leaves for its backward pass is in memory by then, as in a run.
 constexpr int kDepth = 6;
-constexpr int64_t kLongEnough = 400'000'000;  // nanoseconds, for each
+constexpr double kLongEnough = 2;  // seconds, for both
 constexpr int64_t kExchanged = int64_t{4} << 20;
 constexpr int kExchanges = 20;
 
@@ -101,68 +101,113 @@ struct ProductTime {
   double flops, bytes, seconds;
 };
 
-// Adds the products.
-LayerRates measure_layers(const LayerSize& size, std::vector<ProductTime>& products) {
-  const Shape batch{size.rows, size.tokens, size.width};
-  const std::vector<ParamSpec> specs = declare_params([&](const Params& p) {
-    layers(size, p, zeros({Dtype::kF32, batch}));
-  });
-  Types types{{Dtype::kF32, batch}};
-  for (const ParamSpec& spec : specs) {
-    types.push_back(spec.type);
+// Forward and backward passes of layers of one size.
+class MeasuredLayers {
+ public:
+  explicit MeasuredLayers(const LayerSize& size) {
+    const Shape batch{size.rows, size.tokens, size.width};
+    const std::vector<ParamSpec> specs = declare_params([&](const Params& p) {
+      layers(size, p, zeros({Dtype::kF32, batch}));
+    });
+    Types types{{Dtype::kF32, batch}};
+    for (const ParamSpec& spec : specs) {
+      types.push_back(spec.type);
+    }
+    Tensors captures;
+    const GraphPtr graph = trace_program(
+        types,
+        [&](std::span<const Tensor> inputs) {
+          Params params;
+          for (size_t i = 0; i < specs.size(); ++i) {
+            params.set(specs[i].name, inputs[i + 1]);
+          }
+          const Params gradient =
+              grad([&](const Params& p) { return layers(size, p, inputs[0]); })(params);
+          Tensors out;
+          for (size_t i = 0; i < gradient.size(); ++i) {
+            out.push_back(gradient.tensor(i));
+          }
+          return out;
+        },
+        &captures);
+    program_ = compile(*graph);
+    for (const TensorType& type : types) {
+      inputs_.push_back(copy(full(type.shape, 0.02, type.dtype)));
+    }
+    inputs_.insert(inputs_.end(), captures.begin(), captures.end());
+    program_->run(inputs_);
   }
-  Tensors captures;
-  const GraphPtr graph = trace_program(
-      types,
-      [&](std::span<const Tensor> inputs) {
-        Params params;
-        for (size_t i = 0; i < specs.size(); ++i) {
-          params.set(specs[i].name, inputs[i + 1]);
-        }
-        const Params gradient =
-            grad([&](const Params& p) { return layers(size, p, inputs[0]); })(params);
-        Tensors out;
-        for (size_t i = 0; i < gradient.size(); ++i) {
-          out.push_back(gradient.tensor(i));
-        }
-        return out;
-      },
-      &captures);
-  const std::unique_ptr<Program> program = compile(*graph);
-  Tensors inputs;
-  for (const TensorType& type : types) {
-    inputs.push_back(copy(full(type.shape, 0.02, type.dtype)));
-  }
-  inputs.insert(inputs.end(), captures.begin(), captures.end());
-  program->run(inputs);
-  std::vector<double> attention, memory, launch;  // of each pass
-  std::vector<std::vector<double>> taken;         // of each product, in seconds
-  std::vector<KernelTime> times;
-  program->profile(&times);
-  const int64_t first = nanoseconds_now();
-  for (int64_t begin = first; begin - first < kLongEnough; begin = nanoseconds_now()) {
-    times.clear();
-    program->run(inputs);
-    const LayerRates rates = rates_of(times, nanoseconds_now() - begin);
-    attention.push_back(rates.attention);
-    memory.push_back(rates.memory);
-    launch.push_back(rates.launch);
+
+  void pass() {
+    const int64_t begin = nanoseconds_now();
+    times_.clear();
+    program_->profile(&times_);
+    program_->run(inputs_);
+    program_->profile(nullptr);
+    const LayerRates rates = rates_of(times_, nanoseconds_now() - begin);
+    attention_.push_back(rates.attention);
+    memory_.push_back(rates.memory);
+    launch_.push_back(rates.launch);
     size_t product = 0;
-    for (const KernelTime& time : times) {
+    for (const KernelTime& time : times_) {
       if (is_product(time)) {
-        taken.resize(std::max(taken.size(), product + 1));
-        taken[product++].push_back(static_cast<double>(time.end - time.begin) / 1e9);
+        products_.resize(std::max(products_.size(), product + 1), {time.flops, time.bytes, {}});
+        products_[product++].seconds.push_back(static_cast<double>(time.end - time.begin) / 1e9);
       }
     }
   }
-  program->profile(nullptr);
-  size_t product = 0;
-  for (const KernelTime& time : times) {
-    if (is_product(time)) {
-      products.push_back({time.flops, time.bytes, middle(std::move(taken[product++]))});
+
+  LayerRates rates() const { return {middle(attention_), middle(memory_), middle(launch_)}; }
+  void add_products(std::vector<ProductTime>* all) const {
+    for (const Product& product : products_) {
+      all->push_back({product.flops, product.bytes, middle(product.seconds)});
     }
   }
-  return {middle(std::move(attention)), middle(std::move(memory)), middle(std::move(launch))};
+
+ private:
+  struct Product {
+    double flops, bytes;
+    std::vector<double> seconds;  // of each pass, as the following
+  };
+  std::unique_ptr<Program> program_;
+  Tensors inputs_;
+  std::vector<KernelTime> times_;
+  std::vector<double> attention_, memory_, launch_;
+  std::vector<Product> products_;
+};
+
+// Passes of both sizes in turns, which all ranks begin together. Those that do not work have no layers, and wait. How much longer than
+// its own pass it takes until all ranks have ended theirs: what else the machine does disturbs one rank or the other, and each step
+// waits for the last.
+double measure_in_turns(Communicator& world, std::span<MeasuredLayers> sizes) {
+  const auto meet = [&] { world.barrier("passes"); };
+  double seconds = 0;  // of one pass of each
+  for (MeasuredLayers& layers : sizes) {
+    const int64_t begin = nanoseconds_now();
+    layers.pass();
+    seconds += static_cast<double>(nanoseconds_now() - begin) / 1e9;
+  }
+  const Elements longest{&seconds, 1, Dtype::kF64};
+  world.all_reduce(longest, longest, Reduction::kMax, "passes").wait();
+  const auto passes = static_cast<int>(std::clamp(kLongEnough / seconds, 3.0, 200.0));
+  std::array<std::vector<double>, std::size(kLayers)> own, together;
+  for (int pass = 0; pass < passes; ++pass) {
+    for (size_t size = 0; size < std::size(kLayers); ++size) {
+      meet();
+      const int64_t begin = nanoseconds_now();
+      if (!sizes.empty()) {
+        sizes[size].pass();
+      }
+      own[size].push_back(static_cast<double>(nanoseconds_now() - begin));
+      meet();
+      together[size].push_back(static_cast<double>(nanoseconds_now() - begin));
+    }
+  }
+  double ratio = 0;
+  for (size_t size = 0; size < std::size(kLayers); ++size) {
+    ratio += middle(together[size]) / middle(own[size]) / std::size(kLayers);
+  }
+  return ratio;
 }
 
 // Operations and bytes a second of products that do one after the other: of least squares of what their times would be off by, each
@@ -296,20 +341,37 @@ Cluster measure_here(const Context& context, Communicator& world) {
     bf16 = product_rate(own, Dtype::kBF16);
   }
   meet();
+  std::vector<MeasuredLayers> sizes;
+  if (works) {
+    for (const LayerSize& size : kLayers) {
+      sizes.emplace_back(size);
+    }
+  }
+  const double waits = measure_in_turns(world, sizes);
   LayerRates rates;
   double of_score = 0;  // seconds
   ProductRates of_products;
   if (works) {
     std::vector<ProductTime> times;
-    rates = measure_layers(kLayers[0], times);
-    const double smaller = measure_layers(kLayers[1], times).attention;
-    const AttentionTime taken = split_attention(
-        {1 / rates.attention, kLayers[0].scores_an_operation()},
-        {1 / smaller, kLayers[1].scores_an_operation()}, 1 / limits.flops_per_second);
-    of_score = taken.of_score;
-    rates.attention = 1 / taken.of_operation;
+    for (const MeasuredLayers& layers : sizes) {
+      layers.add_products(&times);
+    }
+    rates = sizes[0].rates();
+    const AttentionTime taken =
+        split_attention({1 / rates.attention, kLayers[0].scores_an_operation()},
+                        {1 / sizes[1].rates().attention, kLayers[1].scores_an_operation()},
+                        1 / limits.flops_per_second);
+    of_score = taken.of_score * waits;
+    rates = {.attention = 1 / taken.of_operation / waits,
+             .memory = rates.memory / waits,
+             .launch = rates.launch * waits};
     of_products = split(times);
+    of_products.sums /= waits;
+    if (of_products.operands) {
+      *of_products.operands /= waits;
+    }
   }
+  sizes.clear();
   const auto of_ranks = [&](double value) { return mean(world, value, works); };
   const auto ranks = static_cast<double>(world.size());
   Cluster out;
