@@ -32,7 +32,7 @@ fi
 install_missing() {
   local missing=() package run=() log
   for package in "${packages[@]}"; do
-    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+    [[ $(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) == *'ok installed' ]] || missing+=("$package")
   done
   [ ${#missing[@]} -gt 0 ] || return 0
   echo "mstrain needs these Debian packages, which are not installed: ${missing[*]}"

@@ -55,7 +55,7 @@ end_rank_1() {  # NAME SIGNAL MESSAGE
     sleep 0.2
   done
   for pid in $(pgrep -f "^$mstrain .*$work/$1"); do
-    if tr '\0' '\n' <"/proc/$pid/environ" | grep -qx OMPI_COMM_WORLD_RANK=1; then
+    if grep -qzx OMPI_COMM_WORLD_RANK=1 "/proc/$pid/environ"; then
       kill "-$2" "$pid"
     fi
   done
