@@ -5,10 +5,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <functional>
-#include <map>
-#include <utility>
-#include <vector>
 
 #include "core/backends/cuda/emulator/hardware.h"
 
@@ -84,35 +80,17 @@ void warp_gather(const T& value, T (&all)[32], int line) {
   hardware->gather(&value, all, sizeof(T), line);
 }
 
-// The thread's own, as it is made for each block anew.
-template <class T>
-T& of_thread() {
-  static std::map<unsigned, std::pair<uint64_t, T>> all;
-  auto& [block, it] = all[hardware->here.thread.x];
-  if (block != hardware->block_number) {
-    block = hardware->block_number;
-    it = T();
-  }
-  return it;
-}
-
-// Copies on their way, by groups of which the last one is not ended: what they do is done when they are waited for.
-struct Copies {
-  std::vector<std::vector<std::function<void()>>> groups{1};
-};
+// Copies of this thread on their way: what they do is done when they are waited for.
 template <class F>
 void begin_copy_by(const F& copy) {
-  of_thread<Copies>().groups.back().push_back(copy);
+  static_assert(__is_trivially_copyable(F));
+  hardware->begin_copy([](const void* what) { (*static_cast<const F*>(what))(); }, &copy,
+                       sizeof(F));
 }
-inline void end_group() { of_thread<Copies>().groups.emplace_back(); }
+inline void end_group() { hardware->end_group(); }
 template <int left>
 void finish_copies() {
-  auto& groups = of_thread<Copies>().groups;
-  for (; groups.size() > left + 1; groups.erase(groups.begin())) {
-    for (const auto& copy : groups.front()) {
-      copy();
-    }
-  }
+  hardware->finish_copies(left);
 }
 
 }  // namespace mstrain::cuda

@@ -40,6 +40,10 @@ class Hardware {
   virtual void init_phases(uint32_t barrier, int count) = 0;
   virtual void arrive(uint32_t barrier) = 0;
   virtual void wait_for_phase(uint32_t barrier, unsigned parity, int line) = 0;
+  // `copy` is called with a copy of `bytes` at `what` by when the thread waits for all but the last `left` of the groups that it has ended.
+  virtual void begin_copy(void (*copy)(const void* what), const void* what, size_t bytes) = 0;
+  virtual void end_group() = 0;
+  virtual void finish_copies(int left) = 0;
   // Ends the kernel: the thread `what`.
   virtual void mistake(const char* what) = 0;
   // Another one for each block that runs, of any launch.

@@ -1,19 +1,18 @@
 #include "core/backends/cuda/emulator/machine.h"
 
 #include <fmt/format.h>
-#include <ucontext.h>
 
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
 
+#include "core/backends/cuda/emulator/fiber.h"
 #include "core/base/error.h"
 
 namespace mstrain::cuda::emulator {
 namespace {
 
-constexpr size_t kStackBytes = 128 * 1024;
 constexpr int kWarp = 32;
 constexpr size_t kSharedAlignment = 1024;  // where swizzles repeat; addresses begin there, not at 0
 
@@ -33,15 +32,30 @@ struct Tracked {
   bool shared = false;
 };
 
-struct Fiber {
+struct Copy {
+  void (*run)(const void* what) = nullptr;
+  std::vector<std::byte> what;
+};
+
+// Of a block.
+struct Thread {
   enum class State : uint8_t { kReady, kAtBarrier, kAtPhase, kAtShuffle, kDone };
 
-  ucontext_t context{};
   State state = State::kReady;
   int line = 0;            // where it waits
   uint64_t value = 0;      // that others read, or the barrier that it waits for
   uint32_t show_time = 0;  // when it last showed shared memory to the units that multiply
+  std::vector<std::vector<Copy>> groups{1};  // of copies on their way; the last one is not ended
 };
+
+// Stacks of a block's threads, for one launch after another.
+Fiber& fiber(size_t thread) {
+  thread_local std::vector<std::unique_ptr<Fiber>> all;
+  while (all.size() <= thread) {
+    all.push_back(std::make_unique<Fiber>());
+  }
+  return *all[thread];
+}
 
 // Of an mbarrier.
 struct Phases {
@@ -53,7 +67,10 @@ class Machine final : public Hardware {
  public:
   Machine(const Launch& launch, std::span<const Region> regions,
           const std::function<void()>& kernel)
-      : launch_(launch), kernel_(kernel), stacks_(new std::byte[launch.threads * kStackBytes]) {
+      : launch_(launch), work_([this, &kernel] {
+          kernel();
+          threads_[here.thread.x].state = Thread::State::kDone;
+        }) {
     for (const Region& region : regions) {
       tracked_.push_back({region, std::vector<Touch>(region.bytes)});
     }
@@ -72,7 +89,7 @@ class Machine final : public Hardware {
     access(at, bytes, writes, false);
   }
   void multiplier_reads(const void* at, size_t bytes) override { access(at, bytes, false, true); }
-  void show_to_multipliers() override { fibers_[here.thread.x].show_time = ++time_; }
+  void show_to_multipliers() override { threads_[here.thread.x].show_time = ++time_; }
 
   void access(const void* at, size_t bytes, bool writes, bool by_multiplier) {
     if (!launch_.checked) {
@@ -97,27 +114,27 @@ class Machine final : public Hardware {
     fail(outside(byte, bytes, writes));
   }
 
-  void barrier(int line) override { wait(Fiber::State::kAtBarrier, line); }
+  void barrier(int line) override { wait(Thread::State::kAtBarrier, line); }
 
   uint64_t exchange(uint64_t value, int mask, int line) override {
     const unsigned mine = here.thread.x;
-    fibers_[mine].value = value;
-    wait(Fiber::State::kAtShuffle, line);
-    const uint64_t result = fibers_[mine ^ static_cast<unsigned>(mask)].value;
-    wait(Fiber::State::kAtShuffle, line);  // before anybody gives the next one
+    threads_[mine].value = value;
+    wait(Thread::State::kAtShuffle, line);
+    const uint64_t result = threads_[mine ^ static_cast<unsigned>(mask)].value;
+    wait(Thread::State::kAtShuffle, line);  // before anybody gives the next one
     return result;
   }
 
   void gather(const void* value, void* all, size_t bytes, int line) override {
     const unsigned mine = here.thread.x;
-    fibers_[mine].value = reinterpret_cast<uintptr_t>(value);  // which stays until all have read
-    wait(Fiber::State::kAtShuffle, line);
+    threads_[mine].value = reinterpret_cast<uintptr_t>(value);  // which stays until all have read
+    wait(Thread::State::kAtShuffle, line);
     for (unsigned lane = 0; lane < kWarp; ++lane) {
-      const auto from = fibers_[mine / kWarp * kWarp + lane].value;
+      const auto from = threads_[mine / kWarp * kWarp + lane].value;
       std::memcpy(static_cast<std::byte*>(all) + lane * bytes, reinterpret_cast<const void*>(from),
                   bytes);
     }
-    wait(Fiber::State::kAtShuffle, line);
+    wait(Thread::State::kAtShuffle, line);
   }
 
   void* shared(const void* declaration, size_t bytes) override {
@@ -162,26 +179,32 @@ class Machine final : public Hardware {
       phases.parity ^= 1U;
       release_waiting(barrier);
       if (is_backward()) {
-        wait(Fiber::State::kReady, 0);  // who waited goes on before this thread does more
+        wait(Thread::State::kReady, 0);  // who waited goes on before this thread does more
       }
     }
   }
   void wait_for_phase(uint32_t barrier, unsigned parity, int line) override {
     while (known(barrier).parity == parity) {
-      fibers_[here.thread.x].value = barrier;
-      wait(Fiber::State::kAtPhase, line);
+      threads_[here.thread.x].value = barrier;
+      wait(Thread::State::kAtPhase, line);
+    }
+  }
+  void begin_copy(void (*copy)(const void* what), const void* what, size_t bytes) override {
+    const auto* const begin = static_cast<const std::byte*>(what);
+    threads_[here.thread.x].groups.back().push_back({copy, {begin, begin + bytes}});
+  }
+  void end_group() override { threads_[here.thread.x].groups.emplace_back(); }
+  void finish_copies(int left) override {
+    auto& groups = threads_[here.thread.x].groups;
+    for (; groups.size() > static_cast<size_t>(left) + 1; groups.erase(groups.begin())) {
+      for (const Copy& copy : groups.front()) {
+        copy.run(copy.what.data());
+      }
     }
   }
   void mistake(const char* what) override { fail(what); }
 
  private:
-  static void enter(unsigned low, unsigned high) {
-    auto* const machine = reinterpret_cast<Machine*>((static_cast<uintptr_t>(high) << 32U) | low);
-    machine->kernel_();
-    machine->fibers_[machine->here.thread.x].state = Fiber::State::kDone;
-    // uc_link goes back to the block.
-  }
-
   std::byte* asked_begin() {
     const auto at = reinterpret_cast<uintptr_t>(asked_.data());
     return asked_.data() + (kSharedAlignment - at % kSharedAlignment) % kSharedAlignment;
@@ -199,9 +222,9 @@ class Machine final : public Hardware {
   // What happened before a phase ended is taken to be known to all.
   void release_waiting(uint64_t barrier) {
     ++epoch_;
-    for (Fiber& fiber : fibers_) {
-      if (fiber.state == Fiber::State::kAtPhase && fiber.value == barrier) {
-        fiber.state = Fiber::State::kReady;
+    for (Thread& thread : threads_) {
+      if (thread.state == Thread::State::kAtPhase && thread.value == barrier) {
+        thread.state = Thread::State::kReady;
       }
     }
   }
@@ -217,24 +240,17 @@ class Machine final : public Hardware {
     asked_.clear();
     phases_.clear();
     std::erase_if(tracked_, [](const Tracked& tracked) { return tracked.shared; });
-    fibers_.assign(launch_.threads, {});
-    const auto self = reinterpret_cast<uintptr_t>(this);
+    threads_.assign(launch_.threads, {});
     for (unsigned t = 0; t < launch_.threads; ++t) {
-      ucontext_t& context = fibers_[t].context;
-      getcontext(&context);
-      context.uc_stack.ss_sp = stacks_.get() + t * kStackBytes;
-      context.uc_stack.ss_size = kStackBytes;
-      context.uc_link = &block_;
-      makecontext(&context, reinterpret_cast<void (*)()>(enter), 2, static_cast<unsigned>(self),
-                  static_cast<unsigned>(self >> 32U));
+      fiber(t).begin(work_);
     }
     while (!is_done()) {
       bool any = false;
       for (unsigned i = 0; i < launch_.threads; ++i) {
         const unsigned t = is_backward() ? launch_.threads - 1 - i : i;
-        if (fibers_[t].state == Fiber::State::kReady) {
+        if (threads_[t].state == Thread::State::kReady) {
           here.thread.x = t;
-          swapcontext(&block_, &fibers_[t].context);
+          fiber(t).enter();
           any = true;
           if (!error_.empty()) {
             throw Error(error_);
@@ -251,23 +267,23 @@ class Machine final : public Hardware {
 
   bool is_done() const {
     return std::ranges::all_of(
-        fibers_, [](const Fiber& fiber) { return fiber.state == Fiber::State::kDone; });
+        threads_, [](const Thread& thread) { return thread.state == Thread::State::kDone; });
   }
 
-  bool are_all_at(unsigned begin, unsigned end, Fiber::State state) const {
-    return std::all_of(fibers_.begin() + begin, fibers_.begin() + end, [&](const Fiber& fiber) {
-      return fiber.state == state && fiber.line == fibers_[begin].line;
+  bool are_all_at(unsigned begin, unsigned end, Thread::State state) const {
+    return std::all_of(threads_.begin() + begin, threads_.begin() + end, [&](const Thread& thread) {
+      return thread.state == state && thread.line == threads_[begin].line;
     });
   }
   void release(unsigned begin, unsigned end) {
     for (unsigned t = begin; t < end; ++t) {
-      fibers_[t].state = Fiber::State::kReady;
+      threads_[t].state = Thread::State::kReady;
     }
   }
   bool release_shuffles() {
     bool any = false;
     for (unsigned begin = 0; begin < launch_.threads; begin += kWarp) {
-      if (are_all_at(begin, begin + kWarp, Fiber::State::kAtShuffle)) {
+      if (are_all_at(begin, begin + kWarp, Thread::State::kAtShuffle)) {
         release(begin, begin + kWarp);
         any = true;
       }
@@ -275,7 +291,7 @@ class Machine final : public Hardware {
     return any;
   }
   bool release_barrier() {
-    if (!are_all_at(0, launch_.threads, Fiber::State::kAtBarrier)) {
+    if (!are_all_at(0, launch_.threads, Thread::State::kAtBarrier)) {
       return false;
     }
     ++epoch_;
@@ -285,18 +301,18 @@ class Machine final : public Hardware {
 
   unsigned own_block() const { return here.block.y * launch_.blocks + here.block.x; }
 
-  void wait(Fiber::State state, int line) {
-    Fiber& fiber = fibers_[here.thread.x];
-    fiber.state = state;
-    fiber.line = line;
-    swapcontext(&fiber.context, &block_);
+  void wait(Thread::State state, int line) {
+    const unsigned mine = here.thread.x;
+    threads_[mine].state = state;
+    threads_[mine].line = line;
+    fiber(mine).leave();
   }
 
   // Leaves the thread for good: what lies on its stack has no destructors.
   void fail(const std::string& what) {
     error_ =
         fmt::format("{}: thread {} of block {} {}", launch_.name, here.thread.x, own_block(), what);
-    wait(Fiber::State::kDone, 0);
+    wait(Thread::State::kDone, 0);
   }
 
   void touch(Tracked& tracked, size_t i, bool writes, bool by_multiplier) {
@@ -310,8 +326,8 @@ class Machine final : public Hardware {
     if (tracked.shared && !writes && touch.writer == 0) {
       fail("reads shared memory that nobody has written");
     }
-    if (by_multiplier && touch.write_time > fibers_[here.thread.x].show_time &&
-        touch.write_time > fibers_[(touch.writer - 1) % launch_.threads].show_time) {
+    if (by_multiplier && touch.write_time > threads_[here.thread.x].show_time &&
+        touch.write_time > threads_[(touch.writer - 1) % launch_.threads].show_time) {
       fail(fmt::format("multiplies byte {} of shared memory, which was not shown to products", i));
     }
     if (touch.writer != 0 && touch.writer != me &&
@@ -363,21 +379,19 @@ class Machine final : public Hardware {
 
   std::string stuck() const {
     const auto waits = std::ranges::find_if(
-        fibers_, [](const Fiber& fiber) { return fiber.state != Fiber::State::kDone; });
-    const bool barrier = waits->state != Fiber::State::kAtShuffle;
+        threads_, [](const Thread& thread) { return thread.state != Thread::State::kDone; });
+    const bool barrier = waits->state != Thread::State::kAtShuffle;
     return fmt::format(
         "{}: thread {} of block {} waits in line {} at a {} that others of its {} do not reach",
-        launch_.name, waits - fibers_.begin(), here.block.x, waits->line,
+        launch_.name, waits - threads_.begin(), here.block.x, waits->line,
         barrier ? "barrier" : "shuffle", barrier ? "block" : "warp");
   }
 
   const Launch& launch_;
-  const std::function<void()>& kernel_;
-  std::unique_ptr<std::byte[]> stacks_;
-  std::vector<Fiber> fibers_;
+  const std::function<void()> work_;  // of a thread
+  std::vector<Thread> threads_;
   std::vector<Tracked> tracked_;
   std::map<const void*, std::vector<std::byte>> shared_;  // by declaration, of the block
-  ucontext_t block_{};
   std::vector<std::byte>
       asked_;  // the block's shared memory beside declarations, and room to align it
   std::map<uint32_t, Phases> phases_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "core/backends/cuda/device/mma.cuh"
@@ -29,6 +30,17 @@ struct WarpGroupProducts {
   std::vector<std::vector<WarpGroupProduct>> groups{1};  // the last one is not ended
   std::map<float*, std::vector<float>> sums;
 };
+
+// This thread's, as they are made for each block anew.
+inline WarpGroupProducts& products_of_thread() {
+  static std::map<unsigned, std::pair<uint64_t, WarpGroupProducts>> all;
+  auto& [block, it] = all[hardware->here.thread.x];
+  if (block != hardware->block_number) {
+    block = hardware->block_number;
+    it = WarpGroupProducts();
+  }
+  return it;
+}
 
 // An operand as its descriptor says (PTX ISA, "matrix descriptor", "canonical layouts" swizzled by 128 bytes).
 struct WarpGroupOperand {
@@ -106,7 +118,7 @@ inline void make_product(const WarpGroupProduct& p, std::vector<float>& sums) {
 
 inline void begin_product(WarpGroupProduct product) {
   note_reads(product);
-  WarpGroupProducts& mine = of_thread<WarpGroupProducts>();
+  WarpGroupProducts& mine = products_of_thread();
   const auto n = static_cast<size_t>(product.parts) * 4;
   if (!mine.sums.contains(product.c)) {
     mine.sums[product.c].assign(product.c, product.c + n);
@@ -152,11 +164,11 @@ void hold(Registers&) {}
 inline void compute_now(float) {}
 template <class... Registers>
 void begin_products(Registers&...) {}
-inline void end_products() { of_thread<WarpGroupProducts>().groups.emplace_back(); }
+inline void end_products() { products_of_thread().groups.emplace_back(); }
 
 template <int left, class... Registers>
 void finish_products(Registers&...) {
-  WarpGroupProducts& mine = of_thread<WarpGroupProducts>();
+  WarpGroupProducts& mine = products_of_thread();
   while (mine.groups.size() > left + 1) {
     for (const WarpGroupProduct& product : mine.groups.front()) {
       make_product(product, mine.sums[product.c]);
