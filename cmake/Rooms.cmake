@@ -69,10 +69,16 @@ function(mstrain_room name folder)
   endif()
 endfunction()
 
-# mstrain_test(<name> <label> <folder> [SHARDS <n>] DEPENDS <targets>...): one program from <folder>/*_test.cc, one ctest per
-# test; under sanitizers <n> for all of them.
+# Of memory that was freed 32 MB are kept to tell of who still uses it, which stay in the processor's caches more than four times as many.
+set(MSTRAIN_SANITIZER_OPTIONS
+    "ASAN_OPTIONS=allocator_may_return_null=1:malloc_context_size=8:quarantine_size_mb=32:detect_stack_use_after_return="
+    "LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/../tests/leaks_of_others.txt:print_suppressions=0")
+
+# mstrain_test(<name> <label> <folder> [LONG] [SHARDS <n>] DEPENDS <targets>...): one program from <folder>/*_test.cc, one ctest per
+# test; under sanitizers <n> for all of them. LONG: there its frames are on the stack, a third of the time less; pointers that outlive
+# the call whose variable they are of are found in the other programs alone.
 function(mstrain_test name label folder)
-  cmake_parse_arguments(TEST "" "SHARDS" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(TEST "LONG" "SHARDS" "DEPENDS" ${ARGN})
   if(NOT TEST_SHARDS)
     set(TEST_SHARDS 1)
   endif()
@@ -91,12 +97,17 @@ function(mstrain_test name label folder)
                          DISCOVERY_TIMEOUT 60)
     return()
   endif()
+  set(frames 1)
+  if(TEST_LONG)
+    set(frames 0)
+  endif()
+  list(TRANSFORM MSTRAIN_SANITIZER_OPTIONS REPLACE "=$" "=${frames}" OUTPUT_VARIABLE options)
   # A process for each test would spend most of its time on starting and on looking for leaks.
   foreach(shard RANGE 1 ${TEST_SHARDS})
     math(EXPR index "${shard} - 1")
     add_test(NAME ${name}_${shard} COMMAND ${name})
     set_tests_properties(
       ${name}_${shard} PROPERTIES LABELS ${label} ENVIRONMENT
-      "${waits};GTEST_TOTAL_SHARDS=${TEST_SHARDS};GTEST_SHARD_INDEX=${index};GTEST_BRIEF=1;GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/results/${name}_${shard}.xml")
+      "${waits};${options};GTEST_TOTAL_SHARDS=${TEST_SHARDS};GTEST_SHARD_INDEX=${index};GTEST_BRIEF=1;GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/results/${name}_${shard}.xml")
   endforeach()
 endfunction()

@@ -1,6 +1,8 @@
 // Products without epilogues; those with are decomposed.
 #include "core/ops/dot_general.h"
 
+#include <numeric>
+
 #include "core/backends/reference/kernels.h"
 #include "core/ops/scalar_math.h"
 
@@ -10,25 +12,22 @@ namespace {
 // An element of x by an index over the dims `all`, which has every letter of x.
 class Picked {
  public:
-  Picked(const Elements& x, const std::string& letters, const std::string& all) : x_(x) {
-    for (char letter : letters) {
-      places_.push_back(all.find(letter));
+  Picked(const Elements& x, const std::string& letters, const std::string& all)
+      : x_(x), strides_(all.size(), 0) {
+    for (size_t axis = 0; axis < letters.size(); ++axis) {
+      strides_[all.find(letters[axis])] += x.stride(static_cast<int>(axis));
     }
   }
-  double number(std::span<const int64_t> index) const { return x_.number_at(at(index)); }
-  int64_t integer(std::span<const int64_t> index) const { return x_.integer_at(at(index)); }
+  double number(std::span<const int64_t> index) const { return x_.number_past(offset(index)); }
+  int64_t integer(std::span<const int64_t> index) const { return x_.integer_past(offset(index)); }
 
  private:
-  Shape at(std::span<const int64_t> index) const {
-    Shape result;
-    for (size_t place : places_) {
-      result.push_back(index[place]);
-    }
-    return result;
+  int64_t offset(std::span<const int64_t> index) const {
+    return std::inner_product(strides_.begin(), strides_.end(), index.begin(), int64_t{0});
   }
 
   const Elements& x_;
-  std::vector<size_t> places_;
+  std::vector<int64_t> strides_;  // of x, along each of all dims
 };
 
 void run(const Call& call) {

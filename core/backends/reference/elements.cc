@@ -42,7 +42,7 @@ std::byte* Elements::address(int64_t position) const {
     offset += position % dim(d) * view_.strides[d];
     position /= dim(d);
   }
-  return data_ + offset * size_of(dtype());
+  return past(offset);
 }
 
 std::byte* Elements::address_at(const Shape& index) const {
@@ -50,7 +50,7 @@ std::byte* Elements::address_at(const Shape& index) const {
   for (int d = 0; d < rank(); ++d) {
     offset += index[d] * view_.strides[d];
   }
-  return data_ + offset * size_of(dtype());
+  return past(offset);
 }
 
 double Elements::load_number(const std::byte* at) const {

@@ -16,9 +16,14 @@ class Elements {
   int rank() const { return shape().rank(); }
   int64_t dim(int axis) const { return shape()[axis]; }
   int64_t count() const { return view_.type.elements(); }
+  // Elements of memory between neighbours along an axis.
+  int64_t stride(int axis) const { return view_.strides[axis]; }
 
   double number(int64_t position) const { return load_number(address(position)); }
   double number_at(const Shape& index) const { return load_number(address_at(index)); }
+  // So many elements of memory after the first.
+  double number_past(int64_t offset) const { return load_number(past(offset)); }
+  int64_t integer_past(int64_t offset) const { return load_integer(past(offset)); }
   int64_t integer(int64_t position) const { return load_integer(address(position)); }
   int64_t integer_at(const Shape& index) const { return load_integer(address_at(index)); }
 
@@ -39,6 +44,7 @@ class Elements {
   }
 
  private:
+  std::byte* past(int64_t offset) const { return data_ + offset * size_of(dtype()); }
   std::byte* address(int64_t position) const;
   std::byte* address_at(const Shape& index) const;
   double load_number(const std::byte* at) const;
