@@ -308,10 +308,13 @@ class Machine final : public Hardware {
     fiber(mine).leave();
   }
 
-  // Leaves the thread for good: what lies on its stack has no destructors.
-  void fail(const std::string& what) {
-    error_ =
-        fmt::format("{}: thread {} of block {} {}", launch_.name, here.thread.x, own_block(), what);
+  // Leaves the thread for good: nothing on its stack is destroyed, so that `what` is emptied.
+  void fail(std::string&& what) {
+    {
+      const std::string said = std::move(what);
+      error_ = fmt::format("{}: thread {} of block {} {}", launch_.name, here.thread.x, own_block(),
+                           said);
+    }
     wait(Thread::State::kDone, 0);
   }
 
