@@ -1,4 +1,4 @@
-#include "core/forecast/here.h"
+#include "core/forecast/measured_layers.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 constexpr double kFewer = 2.0 / (14 * 64);  // scores of an operation of heads of 64
 constexpr double kMore = 2.0 / (14 * 32);
 
-TEST(MeasuredHere, TimeOfAttentionIsSplitIntoOperationsAndScores) {
+TEST(MeasuredLayers, TimeOfAttentionIsSplitIntoOperationsAndScores) {
   const AttentionTime split =
       split_attention({3e-11 + 2e-9 * kFewer, kFewer}, {3e-11 + 2e-9 * kMore, kMore}, 1e-11);
   EXPECT_NEAR(split.of_operation, 3e-11, 1e-20);
@@ -18,7 +18,7 @@ TEST(MeasuredHere, TimeOfAttentionIsSplitIntoOperationsAndScores) {
 }
 
 // Whatever disturbed one of the measurements, rates are some that a cluster may have.
-TEST(MeasuredHere, TimeOfAttentionHasNoPartBelowNothing) {
+TEST(MeasuredLayers, TimeOfAttentionHasNoPartBelowNothing) {
   constexpr double kLeast = 1e-11;
   for (const double larger : {0.5e-11, 1e-11, 3e-11, 40e-11}) {
     for (const double smaller : {0.1e-11, 1e-11, 3e-11, 9e-11, 500e-11}) {
