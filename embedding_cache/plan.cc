@@ -24,6 +24,9 @@ double sum_over_ranks(uint64_t first, uint64_t last, F&& f) {
     const uint64_t width = std::min(std::max<uint64_t>(rank / 512, 1), last - rank + 1);
     const double middle = static_cast<double>(rank) + (static_cast<double>(width) - 1) / 2;
     sum += static_cast<double>(width) * f(middle);
+    if (last - rank < width) {
+      break;
+    }
     rank += width;
   }
   return sum;

@@ -197,8 +197,9 @@ std::vector<Id> read_id_log(FileSystem& files, const std::string& path) {
   const std::span<const std::byte> bytes = file->bytes();
   const std::string_view text = as_text(bytes);
   std::vector<Id> out;
+  // Ids of 8 bytes that are all printable are above 2^61.
   const bool is_text = std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') || c == '\n' || c == '\r';
+    return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t';
   });
   if (!is_text) {
     if (bytes.size() % 8 != 0) {
@@ -219,7 +220,7 @@ std::vector<Id> read_id_log(FileSystem& files, const std::string& path) {
       Id id = 0;
       const auto [stop, error] = std::from_chars(at, last, id);
       if (error != std::errc() || stop != last) {
-        throw IoError(fmt::format("{}:{}: expected an id below 2^64", path, line));
+        throw IoError(fmt::format("{}:{}: expected an id from 0 to 2^64 - 1", path, line));
       }
       out.push_back(id);
     }

@@ -32,6 +32,7 @@ class Resolver {
     out_.overlap = config_.overlap;
     out_.bucket_bytes = config_.bucket_mb * 1e6;
     out_.recompute = config.memory.recompute;
+    out_.micro = config.batch.micro.value_or(1);
   }
 
   RunLayout resolve(int64_t micro, std::shared_ptr<const Schedule> own) {
@@ -69,9 +70,6 @@ class Resolver {
   void resolve_ranks() {
     const int64_t ranks = cluster_.ranks();
     const int64_t others = out_.tensor * out_.pipeline * out_.context;
-    if (config_.data == 0) {
-      refuse("data", "expected -1 or an integer >= 1, found 0");
-    }
     if (config_.data == -1) {
       if (ranks % others != 0) {
         const std::string_view key = out_.pipeline > 1 ? "pipeline"

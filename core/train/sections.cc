@@ -122,6 +122,9 @@ void check_callback_config(const TrainConfig& config, const YamlNode& tree) {
 }  // namespace
 
 void check_train_config(const TrainConfig& config, const YamlNode& tree) {
+  if (config.parallel.data == 0) {
+    config_fail(tree, "parallel.data", "expected -1 or an integer >= 1, found 0");
+  }
   const auto& [global, micro] = config.batch;
   if (!micro.is_word() && global % *micro.value != 0) {
     config_fail(tree, "batch.micro",

@@ -119,7 +119,7 @@ void TensorParts::check_positions(const TrainTask& task, const TrainConfig& conf
   if (shares() && config.parallel.sequence_parallel.value_or(false)) {
     constexpr const char* kKey = "parallel.sequence_parallel";
     if (task.positions.size() != 1) {
-      refuse(kKey, "ranks cannot share the positions of this model's samples; say auto");
+      refuse(kKey, "ranks cannot share the positions of this task's samples; say auto");
     }
     if (task.positions[0] % ranks() != 0) {
       refuse(kKey, fmt::format("{} ranks do not divide {} positions; take {}", ranks(),
@@ -131,7 +131,7 @@ void TensorParts::check_positions(const TrainTask& task, const TrainConfig& conf
     lengths.push_back(inside_);
   }
   if (context_.size > 1 && lengths.empty()) {
-    refuse("parallel.context", "ranks cannot share the positions of this model's samples; say 1");
+    refuse("parallel.context", "ranks cannot share the positions of this task's samples; say 1");
   }
   for (const int64_t positions : lengths) {
     if (context_.size > positions) {

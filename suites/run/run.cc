@@ -335,8 +335,15 @@ Outcome run(const RunRequest& given) {
 }
 
 void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint) {
-  const RunRequest request = resolved(given);
-  const StoredModel stored = open_model(request.files, checkpoint);
+  if (const RunKind* const kind = run_kind_of(given.tree)) {
+    config_fail(
+        given.tree, kind->section,
+        "is of an agent, which mstrain play shows; models that learn from data are evaluated");
+  }
+  const StoredModel stored = open_model(given.files, checkpoint);
+  RunRequest of_stored = given;
+  of_stored.tree = with_model_of(given.files, stored, with_stored_model(given.files, given.tree));
+  const RunRequest request = resolved(of_stored);
   const Opened opened = open(request, &stored);
   const TrainConfig& config = opened.run->train;
   const Context context = make_context(config, request.start.ranks);

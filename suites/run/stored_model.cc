@@ -61,6 +61,30 @@ void compare(const YamlNode& tree, const Network& given, const Network& stored,
   }
 }
 
+void check_type(const YamlNode& tree, const StoredModel& stored) {
+  if (find_config(tree, "model.type") != nullptr && model_of(tree).type != stored.type) {
+    config_fail(
+        tree, "model.type",
+        fmt::format("{} differs from {} in {}; leave it out to take that", model_of(tree).type,
+                    stored.type, join_path(stored.folder, "config.json")));
+  }
+}
+
+// Where a configuration has data and names no tokenizer for them.
+void add_tokenizer(FileSystem& files, const StoredModel& stored, const YamlNode& place,
+                   YamlNode& tree) {
+  YamlNode* const data = tree.find("data");
+  const std::string folder = tokenizer_folder(files, stored);
+  if (data == nullptr || !data->is_map() || data->find("tokenizer") != nullptr || folder.empty()) {
+    return;
+  }
+  YamlNode tokenizer = YamlNode::map();
+  tokenizer.add("type", YamlNode::string("hf"));
+  tokenizer.add("path", YamlNode::string(folder));
+  set_place(tokenizer, place);
+  data->add("tokenizer", std::move(tokenizer));
+}
+
 std::set<std::string> names_of(std::span<const ParamSpec> specs) {
   std::set<std::string> names;
   for (const ParamSpec& spec : specs) {
@@ -379,12 +403,7 @@ YamlNode with_stored_model(FileSystem& files, YamlNode tree) {
   } catch (const Error& error) {
     config_fail(tree, "model.init.from", error.what());
   }
-  if (find_config(tree, "model.type") != nullptr && model_of(tree).type != stored.type) {
-    config_fail(
-        tree, "model.type",
-        fmt::format("{} differs from {} in {}; leave it out to take that", model_of(tree).type,
-                    stored.type, join_path(stored.folder, "config.json")));
-  }
+  check_type(tree, stored);
   YamlNode& model = *tree.find("model");
   YamlNode given = model;
   std::erase_if(given.children,
@@ -404,14 +423,22 @@ YamlNode with_stored_model(FileSystem& files, YamlNode tree) {
                             stored.folder));
   }
   compare(tree, *both->adapted_network(), *stored.network, join_path(*path, "config.json"));
-  YamlNode* const data = tree.find("data");
-  if (data != nullptr && data->is_map() && data->find("tokenizer") == nullptr &&
-      !tokenizer_folder(files, stored).empty()) {
-    YamlNode& tokenizer = data->add("tokenizer", YamlNode::map());
-    tokenizer.add("type", YamlNode::string("hf"));
-    tokenizer.add("path", YamlNode::string(tokenizer_folder(files, stored)));
-    set_place(tokenizer, *find_config(tree, "model.init.from"));
+  add_tokenizer(files, stored, *find_config(tree, "model.init.from"), tree);
+  return tree;
+}
+
+YamlNode with_model_of(FileSystem& files, const StoredModel& stored, YamlNode tree) {
+  check_type(tree, stored);
+  YamlNode section = stored.network->section();
+  std::erase_if(section.children,
+                [](const YamlNode& key) { return key.key == "init" || key.key == "head"; });
+  if (tree.find("model") == nullptr) {
+    tree.add("model", YamlNode::map());
   }
+  YamlNode& model = *tree.find("model");
+  set_place(section, model);
+  lay_over(model, section);
+  add_tokenizer(files, stored, model, tree);
   return tree;
 }
 

@@ -73,4 +73,8 @@ std::optional<std::string> begins_with(const YamlNode& tree);
 // come back as they are.
 YamlNode with_stored_model(FileSystem& files, YamlNode tree);
 
+// A configuration with the model `stored` in place of its own of the same type, as for an evaluation; its model.head stays, for
+// take_network() to look at. Where it names no data.tokenizer, it is that one's.
+YamlNode with_model_of(FileSystem& files, const StoredModel& stored, YamlNode tree);
+
 }  // namespace mstrain

@@ -64,7 +64,8 @@ Writing open_writing(FileSystem& files, const GenerateRequest& request) {
   const StoredModel& stored = out.stored;
   out.tokenizer = stored_tokenizer(files, stored);
   out.writer = stored.network->writer(out.tokenizer, Execution::kGraph);
-  check(out.writer != nullptr, "{}: a {} writes no text", stored.folder, stored.type);
+  check(out.writer != nullptr, "{}: a {} writes no text", stored.folder,
+        stored.network->scores_texts() ? "model of scores" : stored.type);
   check(request.beams.beams == 1 || out.writer->searches_beams(),
         "{}: a {} searches with one beam only", stored.folder, stored.type);
   check(!request.chat || out.writer->conversation_tokens() > 0, "{}: a {} answers no conversations",

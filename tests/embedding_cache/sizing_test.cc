@@ -54,6 +54,7 @@ TEST(Sizing, ZipfSumsAgreeWithAddingThemUp) {
   // Published figures for 5.86 M rows at 1.05.
   EXPECT_NEAR(zipf_share(5'860'000, 1.05, 586'000), 0.902, 0.0006);
   EXPECT_NEAR(zipf_distinct(5'860'000, 1.05, 416'000), 118'100, 100);
+  EXPECT_NEAR(zipf_distinct(~uint64_t{0}, 1.05, 10), 10, 1);  // as many rows as there are ids
 }
 
 TEST(Sizing, PlanForeseesBytesHitsAndMisses) {
@@ -280,6 +281,7 @@ TEST(Sizing, IdLogsAreBytesOrLines) {
             (std::vector<Id>{1, Id{2} << 56}));
   EXPECT_THROW(read("12\n18446744073709551616\n"), IoError);
   EXPECT_THROW(read("12\nx\n"), IoError);
+  EXPECT_THROW(read("1\n2\n-1\n44444\n12\n"), IoError);  // as long as two ids of 8 bytes
   EXPECT_TRUE(read("").empty());
 }
 

@@ -10,6 +10,7 @@ namespace mstrain {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -160,6 +161,16 @@ TEST(Plan, WithoutALayoutFindsOneAndWritesItDown) {
   EXPECT_EQ(gone.status, 2);
   EXPECT_THAT(gone.err, AllOf(HasSubstr("parallel.plan: expected manual, auto or a file"),
                               HasSubstr("none.yaml")));
+}
+
+TEST(Plan, OfALayoutThatIsSearchedLeavesWhatIsGiven) {
+  for (const int micro : {1, 2, 6}) {
+    const CommandResult found =
+        plan({"parallel.plan=auto", "batch.global=96", fmt::format("batch.micro={}", micro)});
+    EXPECT_THAT(found.out.substr(0, found.out.find('\n')),
+                ContainsRegex(fmt::format("micro {}($|,)", micro)))
+        << found.err;
+  }
 }
 
 TEST(Plan, TakesTheScheduleOfAFileWhereItIsSound) {

@@ -34,6 +34,69 @@ TEST(Command, ATemperatureOfZeroIsGreedyAndExportSaysWhatItWrote) {
                     HasSubstr(run.path("out/config.json") + ": "), HasSubstr(" bytes\n")));
 }
 
+// Whatever a file says of a model, one is evaluated as it is in its checkpoint.
+TEST(Command, AnEvaluationByAnotherFileTakesTheModelOfTheCheckpoint) {
+  const SmallRun run;
+  const std::string data = "data: {task: span_corruption, train: " + run.path("text.txt") +
+                           ", seq_length: 16}\nbatch: {global: 4}\n";
+  const std::string trained = run.path("trained.yaml");
+  write_text(trained,
+             "run: {output_dir: " + run.path("run") +
+                 "}\nmodel: {type: t5, hidden_size: 16, d_kv: 8, ffn_hidden_size: 32, num_layers: "
+                 "1, num_attention_heads: 2, extra_ids: 7}\noptimizer: {type: adamw, lr: 1.0e-3}\n"
+                 "schedule: {total_steps: 2}\neval: {batches: 2}\n" +
+                 data);
+  ASSERT_EQ(run_command({"--config", trained}).status, 0);
+  const auto loss = [&](const std::string& model) {
+    write_text(run.path("other.yaml"), model + "eval: {batches: 2}\n" + data);
+    const CommandResult result =
+        run_command({"eval", "--checkpoint", run.path("run"), "--config", run.path("other.yaml")});
+    EXPECT_EQ(result.status, 0) << model << result.err;
+    return result.out.substr(0, result.out.find("  ("));
+  };
+  const CommandResult own = run_command({"eval", "--checkpoint", run.path("run")});
+  EXPECT_EQ(loss("model: {type: t5}\n"), own.out.substr(0, own.out.find("  (")));
+  EXPECT_EQ(loss("model: {type: t5, extra_ids: 3, hidden_size: 8}\n"), loss(""));
+  EXPECT_EQ(loss(""), loss("model: {type: t5}\n"));
+
+  write_text(run.path("other.yaml"), "model: {type: gpt}\n" + data);
+  EXPECT_THAT(
+      run_command({"eval", "--checkpoint", run.path("run"), "--config", run.path("other.yaml")})
+          .err,
+      HasSubstr("model.type: gpt differs from t5"));
+}
+
+// What a model gives is what it was trained for.
+TEST(Command, AnEvaluationByAnotherFileIsOfTheHeadThatThereIs) {
+  const SmallRun run;
+  ASSERT_EQ(run_command(run.arguments("run", {"schedule.total_steps=2"})).status, 0);
+  write_text(run.path("pairs.jsonl"), R"({"prompt": "the ", "chosen": "cat", "rejected": "hat"})"
+                                      "\n"
+                                      R"({"prompt": "the ", "chosen": "hat", "rejected": "cat"})");
+  const std::string config = run.path("reward.yaml");
+  write_text(config, "model: {head: score}\ndata: {train: " + run.path("pairs.jsonl") +
+                         ", valid: " + run.path("pairs.jsonl") +
+                         ", seq_length: 16}\nobjective: {type: reward}\nbatch: {global: 2}\n"
+                         "eval: {batches: 1}\n");
+  EXPECT_THAT(
+      run_command({"eval", "--checkpoint", run.path("run"), "--config", config}).err,
+      HasSubstr(
+          "model.head: the checkpoint's is next_token, but the configuration asks for score"));
+  ASSERT_EQ(run_command({"--config", config, "model.init.from=" + run.path("run"),
+                         "run.output_dir=" + run.path("scores"), "schedule.total_steps=1",
+                         "schedule.type=constant"})
+                .status,
+            0);
+  EXPECT_EQ(run_command({"eval", "--checkpoint", run.path("scores"), "--config", config}).status,
+            0);
+  EXPECT_THAT(
+      run_command({"eval", "--checkpoint", run.path("scores"), "--config", run.config()}).err,
+      HasSubstr(
+          "model.head: the checkpoint's is score, but the configuration asks for next_token"));
+  EXPECT_THAT(run_command({"generate", "--checkpoint", run.path("scores"), "--prompt", "the"}).err,
+              HasSubstr("a model of scores writes no text"));
+}
+
 TEST(Command, TrainsEvaluatesGeneratesInspectsAndReports) {
   const SmallRun run;
   const CommandResult trained = run_command(run.arguments("run"));

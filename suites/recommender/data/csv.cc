@@ -80,7 +80,12 @@ class CsvSamples final : public SampleSource {
         [&] { return to_string(hash_bytes(text, hash_bytes(to_flow(write_config(config))).lo)); });
     TextColumns columns(config, tree, names_of(config, text, how.needs_labels), path,
                         how.needs_labels);
-    columns.expect(columns.other_label(text));
+    std::optional<std::string> own;
+    std::optional<std::string>& other_label = how.other_label != nullptr ? *how.other_label : own;
+    if (!other_label) {
+      other_label = columns.other_label(text);
+    }
+    columns.expect(other_label);
     const std::vector<TextChunk> chunks = chunks_of({text.size()}, how.piece_bytes);
     pieces_.resize(chunks.size());
     workers.parallel_for(std::ssize(chunks), 1, [&](int64_t at, int64_t) {

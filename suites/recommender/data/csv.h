@@ -91,8 +91,10 @@ struct CsvConfig {
 struct CsvReading {
   bool needs_labels = true;       // false: there may be no column of them, and they are -1 then
   const FieldIds* ids = nullptr;  // what values are called; null: by their hashes of 64 bits
-  int64_t malformed = 0;          // so many lines that are no samples are left out, with a warning
-  int threads = 1;                // that read pieces of the file
+  // The label beside data.csv.positive of files read before; null or nothing: that of this file, which is then left there.
+  std::optional<std::string>* other_label = nullptr;
+  int64_t malformed = 0;  // so many lines that are no samples are left out, with a warning
+  int threads = 1;        // that read pieces of the file
   uint64_t piece_bytes = uint64_t{4} << 20;
 };
 

@@ -147,10 +147,12 @@ OpenedSamples open_samples(FileSystem& files, const DataConfig& config, const Ya
     if (!config.train) {
       config_fail(tree, "data.train", "name the file");
     }
+    std::optional<std::string> other_label;
     const auto read = [&](const char* key, const std::string& path) {
       return for_key(tree, key, [&] {
         return read_csv(files, text_columns_of(config), tree, path,
                         {.ids = ids_of_text(config).get(),
+                         .other_label = &other_label,
                          .malformed = config.malformed.limit,
                          .threads = threads});
       });

@@ -1,5 +1,6 @@
 #include "suites/transformer/text/causal_run.h"
 
+#include "core/base/error.h"
 #include "suites/transformer/text/next_token.h"
 
 namespace mstrain {
@@ -24,6 +25,16 @@ void CausalRun::check(const YamlNode& tree) const {
     config_fail(tree, "data.seq_length",
                 fmt::format("{} is more than model.max_position_embeddings {}", data.seq_length,
                             longest_sequence()));
+  }
+}
+
+void CausalRun::check_head(HeadType asked) const {
+  constexpr const char* kNames[] = {"next_token", "score", "both"};
+  if (head() != asked && !(head() == HeadType::kBoth && asked == HeadType::kNextToken)) {
+    throw ConfigError(
+        fmt::format("model.head: the checkpoint's is {}, but the configuration asks for {}, by "
+                    "model.head and objective.type",
+                    kNames[static_cast<size_t>(head())], kNames[static_cast<size_t>(asked)]));
   }
 }
 

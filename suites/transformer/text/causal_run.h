@@ -19,6 +19,8 @@ class CausalRun : public TextRun {
   virtual HeadType head() const = 0;
 
   void check(const YamlNode& tree) const override;
+  // Throws ConfigError where the model with this head does not do what the configuration asks of one with the head `asked`.
+  void check_head(HeadType asked) const;
 };
 
 // Beside its Config a model's folder declares also
@@ -27,6 +29,11 @@ class CausalRun : public TextRun {
 template <class Config, class Model, class Base = CausalRun>
 class CausalRunOf final : public RunOf<Config, CausalNetworkOf<Config, Model>, Base> {
  public:
+  void take_network(const Network& network) override {
+    const HeadType asked = head();
+    RunOf<Config, CausalNetworkOf<Config, Model>, Base>::take_network(network);
+    CausalRun::check_head(asked);
+  }
   LeastSize least_size() const override {
     return this->least_size_with(about_parameters(this->model), 2);
   }

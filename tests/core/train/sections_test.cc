@@ -36,6 +36,7 @@ TEST(Sections, MistakesNameLineKeyAndChoice) {
       {"memory: {loss_chunks: 0}", "memory.loss_chunks"},
       {"memory: {loss_chunks: all}", "expected auto or none or an integer"},
       {"parallel: {tensors: 8}", "parallel.tensors: unknown key; did you mean parallel.tensor?"},
+      {"parallel: {data: 0}", "my.yaml:1: parallel.data: expected -1 or an integer >= 1, found 0"},
       {"checkpoint: {keep: 0}", "my.yaml:1: checkpoint.keep: expected an integer >= 1, found"},
       {"eval: {batches: some}", "eval.batches: expected all or an integer >= 1"},
       {"run: {seed: -1}", "run.seed: expected an integer >= 0"},

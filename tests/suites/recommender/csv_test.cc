@@ -133,6 +133,21 @@ TEST(Csv, AMissingFileIsNamedByItsOwnKey) {
               HasSubstr("data.valid"));
 }
 
+TEST(Csv, HeldOutLabelsAreThoseOfTheTrainingFile) {
+  const TemporaryFolder folder;
+  write_file_atomic(real_files(), folder / "x.csv", "click,n,a,b\nno,1,x,y\nyes,1,x,y\n");
+  write_file_atomic(real_files(), folder / "held.csv", "click,n,a,b\nyes.,1,x,y\nyes.,3,x,y\n");
+  DataConfig config;
+  config.format = DataFormat::kCsv;
+  config.csv = columns();
+  config.csv.positive = "yes";
+  config.train = folder / "x.csv";
+  config.valid = folder / "held.csv";
+  EXPECT_THAT(message_of<IoError>([&] { open_samples(real_files(), config, YamlNode::map(), 1); }),
+              HasSubstr("held.csv:2: the label \"yes.\" is neither data.csv.positive, \"yes\", nor "
+                        "the other one so far, \"no\""));
+}
+
 TEST(Csv, MayHaveNoLabelsWhereNoneAreNeeded) {
   EXPECT_THAT(all_of("n,a,b\n1,x,y\n", columns(), false).labels, ElementsAre(-1));
 }
