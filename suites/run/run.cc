@@ -341,9 +341,10 @@ void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint)
         "is of an agent, which mstrain play shows; models that learn from data are evaluated");
   }
   const StoredModel stored = open_model(given.files, checkpoint);
-  RunRequest of_stored = given;
-  of_stored.tree = with_model_of(given.files, stored, with_stored_model(given.files, given.tree));
-  const RunRequest request = resolved(of_stored);
+  // What a run began with may be another network than what is evaluated: they are not compared.
+  YamlNode tree = with_model_of(given.files, stored, with_stored_model(given.files, given.tree));
+  const RunRequest request{given.files, with_named_layout(given.files, std::move(tree)), given.stop,
+                           given.out, given.start};
   const Opened opened = open(request, &stored);
   const TrainConfig& config = opened.run->train;
   const Context context = make_context(config, request.start.ranks);

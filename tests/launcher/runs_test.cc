@@ -59,6 +59,13 @@ TEST(Command, AnEvaluationByAnotherFileTakesTheModelOfTheCheckpoint) {
   EXPECT_EQ(loss("model: {type: t5, extra_ids: 3, hidden_size: 8}\n"), loss(""));
   EXPECT_EQ(loss(""), loss("model: {type: t5}\n"));
 
+  // Nor does it matter that the file begins with a model of another size.
+  ASSERT_EQ(run_command({"--config", trained, "model.hidden_size=8", "schedule.total_steps=1",
+                         "run.output_dir=" + run.path("small")})
+                .status,
+            0);
+  EXPECT_EQ(loss("model: {init: {from: " + run.path("small") + "}}\n"), loss(""));
+
   write_text(run.path("other.yaml"), "model: {type: gpt}\n" + data);
   EXPECT_THAT(
       run_command({"eval", "--checkpoint", run.path("run"), "--config", run.path("other.yaml")})
