@@ -192,6 +192,25 @@ ReplayResult replay_optimum(std::span<const Id> log, const ReplayOptions& option
   return result;
 }
 
+namespace {
+
+// A negative one is an int64, which stands for the uint64 of its bits.
+Id id_of(std::string_view text, const std::string& where) {
+  Id id = 0;
+  int64_t with_sign = 0;
+  const bool is_negative = text.starts_with('-');
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = is_negative ? std::from_chars(text.data(), end, with_sign)
+                                         : std::from_chars(text.data(), end, id);
+  if (error != std::errc() || stop != end) {
+    throw IoError(
+        fmt::format("{}: expected one id, an int64 or a uint64, found \"{}\"", where, text));
+  }
+  return is_negative ? static_cast<Id>(with_sign) : id;
+}
+
+}  // namespace
+
 std::vector<Id> read_id_log(FileSystem& files, const std::string& path) {
   const auto file = files.map(path);
   const std::span<const std::byte> bytes = file->bytes();
@@ -215,14 +234,14 @@ std::vector<Id> read_id_log(FileSystem& files, const std::string& path) {
   for (const char* at = text.data(); at < text.data() + text.size();) {
     ++line;
     const char* end = std::find(at, text.data() + text.size(), '\n');
-    const char* last = end > at && end[-1] == '\r' ? end - 1 : end;
-    if (last > at) {
-      Id id = 0;
-      const auto [stop, error] = std::from_chars(at, last, id);
-      if (error != std::errc() || stop != last) {
-        throw IoError(fmt::format("{}:{}: expected an id from 0 to 2^64 - 1", path, line));
-      }
-      out.push_back(id);
+    const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
+    const char* const first = std::find_if_not(at, end, is_blank);
+    const char* last = end;
+    while (last > first && is_blank(last[-1])) {
+      --last;
+    }
+    if (last > first) {
+      out.push_back(id_of({first, last}, fmt::format("{}:{}", path, line)));
     }
     at = end + 1;
   }

@@ -92,6 +92,15 @@ double read_double(const ConfigAt& at) {
   return *value;
 }
 
+float read_float(const ConfigAt& at) {
+  const double value = read_double(at);
+  const auto out = static_cast<float>(value);
+  if (std::isfinite(out) != std::isfinite(value) || (out == 0) != (value == 0)) {
+    at.fail_expected(double_type(at.rule) + " that a float of 32 bits holds");
+  }
+  return out;
+}
+
 std::string read_string(const ConfigAt& at) {
   if (!at.rule.names.empty()) {
     return at.rule.names[read_name(at)];

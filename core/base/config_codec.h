@@ -9,6 +9,7 @@ namespace config_detail {
 bool read_bool(const ConfigAt& at);
 int64_t read_int(const ConfigAt& at, int64_t low, int64_t high);
 double read_double(const ConfigAt& at);
+float read_float(const ConfigAt& at);
 std::string read_string(const ConfigAt& at);
 size_t read_name(const ConfigAt& at);  // index into the rule's names
 YamlNode write_name(const ConfigRule& rule, size_t index);
@@ -48,7 +49,11 @@ struct ConfigCodec<T> {
 template <std::floating_point T>
 struct ConfigCodec<T> {
   static void read(const ConfigAt& at, T& out) {
-    out = static_cast<T>(config_detail::read_double(at));
+    if constexpr (std::is_same_v<T, float>) {
+      out = config_detail::read_float(at);
+    } else {
+      out = config_detail::read_double(at);
+    }
   }
   static YamlNode write(T value, const ConfigRule&) {
     return YamlNode::number(static_cast<double>(value));

@@ -212,7 +212,8 @@ ImageSetPtr open_folders(FileSystem& files, const std::string& path,
   for (const std::string& folder : folders) {
     const auto found = std::find(names.begin(), names.end(), folder);
     if (found == names.end()) {
-      throw IoError(fmt::format("{}: is no class of the training data{}", join_path(path, folder),
+      throw IoError(fmt::format("{}: is none of the {} classes that are learnt{}",
+                                join_path(path, folder), names.size(),
                                 did_you_mean(folder, names)));
     }
     const auto label = static_cast<int32_t>(found - names.begin());
@@ -278,8 +279,8 @@ ImageParts open_parts(FileSystem& files, const std::string& path,
 
 void check_labels(const ImageSet& set, int64_t classes, const std::string& path) {
   if (set.classes() > classes) {
-    throw IoError(fmt::format("{}: images of {} classes, but there are {} to train on", path,
-                              set.classes(), classes));
+    throw IoError(
+        fmt::format("{}: images of {} classes, but {} are learnt", path, set.classes(), classes));
   }
 }
 
@@ -322,10 +323,14 @@ bool looks_like_images(FileSystem& files, const std::string& path) {
   });
 }
 
-ImageParts open_images(FileSystem& files, const std::string& path, int64_t channels) {
-  ImageParts parts = open_parts(files, path, {}, channels);
+ImageParts open_images(FileSystem& files, const std::string& path, int64_t channels,
+                       const std::vector<std::string>& known) {
+  ImageParts parts = open_parts(files, path, known, channels);
   if (parts.train == nullptr) {
     throw IoError(fmt::format("{}: holds images to evaluate on, none to train on", path));
+  }
+  if (!known.empty()) {
+    check_labels(*parts.train, static_cast<int64_t>(known.size()), path);
   }
   if (parts.held_out != nullptr) {
     check_labels(*parts.held_out, parts.train->classes(), path);

@@ -57,8 +57,10 @@ struct ImageParts {
 //   train.bin, test.bin                                        CIFAR-100 (fine labels)
 //   folders train and val, valid, validation or test, of one folder for each class
 //   one folder for each class, with PNG and JPEG files at any depth; labels count them in the order of their names
-// `channels` of each picture: 1 or 3. Throws IoError that names the path and what was expected of it.
-ImageParts open_images(FileSystem& files, const std::string& path, int64_t channels);
+// `channels` of each picture: 1 or 3. `known` names all labels that there may be, in their order, where folders do not say it; sets
+// without names have no more of them. Throws IoError that names the path and what was expected of it.
+ImageParts open_images(FileSystem& files, const std::string& path, int64_t channels,
+                       const std::vector<std::string>& known = {});
 // Whether the folder `path` is laid out so, by a look at names: every class that there is has a picture, not far down.
 bool looks_like_images(FileSystem& files, const std::string& path);
 // The pictures of `path` alone, to evaluate on, with the labels of `like`: what it keeps apart, or else all.

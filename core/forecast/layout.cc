@@ -25,6 +25,7 @@ class Resolver {
     out_.tensor = config_.tensor;
     out_.pipeline = config_.pipeline;
     out_.context = config_.context;
+    out_.context_way = config_.context_way;
     out_.copies = config_.copies;
     out_.zero = config_.zero.stage;
     out_.regather = config_.zero.regather;
@@ -130,6 +131,9 @@ class Resolver {
     if (is_open("parallel.pipeline")) {
       asked.pipeline = 2;  // it may have several
     }
+    if (is_open("parallel.schedule") && asked.virtual_pipeline > 1) {
+      asked.schedule = name_of(ScheduleKind::kInterleaved);
+    }
     out_.schedule = schedule_of(asked, tree_);
     out_.virtual_pipeline = config_.virtual_pipeline;
     if (!config_.stage_layout.empty() &&
@@ -202,6 +206,23 @@ class Resolver {
 };
 
 }  // namespace
+
+ParallelConfig RunLayout::in(ParallelConfig config) const {
+  config.data = data;
+  config.tensor = tensor;
+  config.pipeline = pipeline;
+  config.context = context;
+  config.virtual_pipeline = virtual_pipeline;
+  config.sequence_parallel = sequence_parallel;
+  config.copies = copies;
+  config.zero.stage = zero;
+  config.schedule = own ? own_file : name_of(schedule);
+  config.overlap.tensor = overlap.tensor;
+  const bool is_even =
+      std::adjacent_find(stages.begin(), stages.end(), std::not_equal_to<>()) == stages.end();
+  config.stage_layout = is_even ? std::vector<int64_t>() : stages;
+  return config;
+}
 
 std::vector<std::string> RunLayout::keys() const {
   std::vector<std::string> out = {

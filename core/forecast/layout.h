@@ -26,6 +26,7 @@ struct RunLayout {
   int64_t data = 1, tensor = 1, pipeline = 1, context = 1;
   int64_t virtual_pipeline = 1;
   bool sequence_parallel = false;
+  ContextWay context_way = ContextWay::kAuto;
   int64_t copies = 1;
   int64_t zero = 1;
   Regather regather = Regather::kAuto;  // of ZeRO 3
@@ -49,6 +50,8 @@ struct RunLayout {
   // Of all ranks along the pipeline.
   Schedule made_schedule() const;
 
+  // `config`, laid out so.
+  ParallelConfig in(ParallelConfig config) const;
   // As a command line has them: "parallel.tensor=8".
   std::vector<std::string> keys() const;
   // For people, what differs from one rank's: "data 4, tensor 8, sequence parallel, micro-batches of 2"

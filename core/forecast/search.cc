@@ -17,8 +17,12 @@ struct Candidate {
 class Search {
  public:
   Search(const ForecastInput& input, const ProfileOf& profile_of, const RunLayout& given,
-         const std::set<std::string>& fixed)
-      : input_(input), profile_of_(profile_of), given_(given), fixed_(fixed) {}
+         const std::set<std::string>& fixed, const Objection& objection)
+      : input_(input),
+        profile_of_(profile_of),
+        given_(given),
+        fixed_(fixed),
+        objection_(objection) {}
 
   std::vector<Candidate> candidates() {
     const Cluster& cluster = input_.cluster;
@@ -36,6 +40,7 @@ class Search {
     }
     return std::move(found_);
   }
+  const std::string& objection() const { return last_; }
 
  private:
   bool is_fixed(const char* key) const { return fixed_.contains(key); }
@@ -44,11 +49,12 @@ class Search {
   }
 
   void over_context(int64_t tensor, int64_t pipeline) {
-    // Sequences are worth cutting when they are long.
+    // Sequences are worth cutting when they are long, or somebody says how.
     constexpr int64_t kLong = 8192;
+    const bool is_wanted = given_.context_way != ContextWay::kAuto;
     std::vector<int64_t> sizes;
     for (int64_t c : {1, 2, 4, 8, 16}) {
-      if (c == 1 || input_.model.tokens / c >= kLong) {
+      if (c == 1 || is_wanted || input_.model.tokens / c >= kLong) {
         sizes.push_back(c);
       }
     }
@@ -122,13 +128,15 @@ class Search {
       return;
     }
     if (layout.pipeline == 1) {
-      if (given_.virtual_pipeline == 1) {
+      if (given_.virtual_pipeline == 1 &&
+          (!is_fixed("parallel.schedule") || given_.schedule == ScheduleKind::k1f1b)) {
         with(ScheduleKind::k1f1b, 1);
       }
       return;
     }
+    const bool has_parts = is_fixed("parallel.virtual_pipeline");
     const auto parts = [&] {
-      if (is_fixed("parallel.virtual_pipeline")) {
+      if (has_parts) {
         with(ScheduleKind::kInterleaved, given_.virtual_pipeline);
         return;
       }
@@ -140,11 +148,15 @@ class Search {
       given_.schedule == ScheduleKind::kInterleaved ? parts() : with(given_.schedule, 1);
       return;
     }
-    // GPipe waits as long as 1f1b and keeps more.
-    with(ScheduleKind::k1f1b, 1);
-    with(ScheduleKind::kZbH1, 1);
-    with(ScheduleKind::kZbv, 1);
-    parts();
+    if (!has_parts || given_.virtual_pipeline == 1) {
+      // GPipe waits as long as 1f1b and keeps more.
+      with(ScheduleKind::k1f1b, 1);
+      with(ScheduleKind::kZbH1, 1);
+      with(ScheduleKind::kZbv, 1);
+    }
+    if (!has_parts || given_.virtual_pipeline > 1) {
+      parts();
+    }
   }
 
   void over_memory(RunLayout layout) {
@@ -169,6 +181,10 @@ class Search {
         const Profile& profile = profile_of_(layout.micro / k, rule);
         for (int64_t stage : stages) {
           layout.zero = stage;
+          if (std::string why = objection_ ? objection_(layout) : ""; !why.empty()) {
+            last_ = std::move(why);
+            continue;
+          }
           found_.push_back({layout, quick_forecast(input_, profile, layout)});
         }
       }
@@ -179,7 +195,9 @@ class Search {
   const ProfileOf& profile_of_;
   const RunLayout& given_;
   const std::set<std::string>& fixed_;
+  const Objection& objection_;
   std::vector<Candidate> found_;
+  std::string last_;
 };
 
 bool same_kind(const RunLayout& a, const RunLayout& b) {
@@ -189,10 +207,12 @@ bool same_kind(const RunLayout& a, const RunLayout& b) {
 }  // namespace
 
 SearchResult search_layouts(const ForecastInput& input, const ProfileOf& profile_of,
-                            const RunLayout& given, const std::set<std::string>& fixed,
-                            size_t top) {
-  std::vector<Candidate> all = Search(input, profile_of, given, fixed).candidates();
+                            const RunLayout& given, const std::set<std::string>& fixed, size_t top,
+                            const Objection& objection) {
+  Search search(input, profile_of, given, fixed, objection);
+  std::vector<Candidate> all = search.candidates();
   SearchResult out;
+  out.objection = search.objection();
   out.considered = static_cast<int64_t>(all.size());
   const auto exactly = [&](const RunLayout& layout) {
     return forecast(input, profile_of(layout.micro / layout.copies, layout.recompute), layout);

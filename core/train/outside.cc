@@ -18,6 +18,13 @@ std::optional<std::string> named_in(FileSystem& files, const std::string& folder
 }
 
 std::string must_name(FileSystem& files, const std::string& folder, const OutsideState& state) {
+  const std::string path = join_path(folder, kStateFile);
+  if (!files.exists(path)) {
+    throw IoError(fmt::format(
+        "{}: is no checkpoint of a run, which names its {} in {}; an export, which is there to be "
+        "served, does not: name the run or a checkpoint of it",
+        folder, state.name(), kStateFile));
+  }
   const std::optional<std::string> id = named_in(files, folder, state);
   if (!id) {
     throw IoError(fmt::format("{}: names no {}", join_path(folder, kStateFile), state.name()));

@@ -1,6 +1,7 @@
 #include "embedding_cache/tools/arguments.h"
 
 #include <charconv>
+#include <cmath>
 
 #include "core/base/arguments.h"
 #include "core/base/error.h"
@@ -38,7 +39,7 @@ std::string Arguments::text(const std::string& name, const std::string& otherwis
   return it == values_.end() ? otherwise : it->second;
 }
 
-uint64_t Arguments::number(const std::string& name, uint64_t otherwise) const {
+uint64_t Arguments::number(const std::string& name, uint64_t otherwise, uint64_t least) const {
   const auto it = values_.find(name);
   if (it == values_.end()) {
     return otherwise;
@@ -49,10 +50,21 @@ uint64_t Arguments::number(const std::string& name, uint64_t otherwise) const {
   if (error != std::errc() || stop != end) {
     throw ConfigError(fmt::format("{}: expected a whole number, found \"{}\"", name, it->second));
   }
+  if (value < least) {
+    throw ConfigError(fmt::format("{}: expected {} or more, found {}", name, least, value));
+  }
   return value;
 }
 
-double Arguments::real(const std::string& name, double otherwise) const {
+double Arguments::not_negative(const std::string& name, double otherwise) const {
+  return finite(name, otherwise, /*is_positive=*/false);
+}
+
+double Arguments::positive(const std::string& name, double otherwise) const {
+  return finite(name, otherwise, /*is_positive=*/true);
+}
+
+double Arguments::finite(const std::string& name, double otherwise, bool is_positive) const {
   const auto it = values_.find(name);
   if (it == values_.end()) {
     return otherwise;
@@ -62,6 +74,10 @@ double Arguments::real(const std::string& name, double otherwise) const {
   const auto [stop, error] = std::from_chars(it->second.data(), end, value);
   if (error != std::errc() || stop != end) {
     throw ConfigError(fmt::format("{}: expected a number, found \"{}\"", name, it->second));
+  }
+  if (!std::isfinite(value) || (is_positive ? value <= 0 : value < 0)) {
+    throw ConfigError(fmt::format("{}: expected {}, found {}", name,
+                                  is_positive ? "more than 0" : "0 or more", it->second));
   }
   return value;
 }

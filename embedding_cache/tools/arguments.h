@@ -16,10 +16,13 @@ class Arguments {
   const std::string& word(size_t index, const char* what) const;  // ConfigError where it is missing
   bool has(const std::string& name) const { return values_.contains(name); }
   std::string text(const std::string& name, const std::string& otherwise) const;
-  uint64_t number(const std::string& name, uint64_t otherwise) const;
-  double real(const std::string& name, double otherwise) const;
+  uint64_t number(const std::string& name, uint64_t otherwise, uint64_t least = 0) const;
+  double not_negative(const std::string& name, double otherwise) const;
+  double positive(const std::string& name, double otherwise) const;
 
  private:
+  double finite(const std::string& name, double otherwise, bool is_positive) const;
+
   std::vector<std::string> words_;
   std::map<std::string, std::string> values_;
 };

@@ -230,12 +230,13 @@ int print_plan_of(const Arguments& args) {
   }
   const Options options = parse_options(real_files().read(config), config);
   Workload load;
-  load.rows = args.number("--rows", load.rows);
-  load.alpha = args.real("--alpha", load.alpha);
-  load.draws_per_batch = args.number("--draws", load.draws_per_batch);
-  load.compute_seconds = args.real("--compute", 0) / static_cast<double>(options.tables.size());
-  load.reads_per_second = args.real("--reads", load.reads_per_second);
-  load.writes_per_second = args.real("--writes", load.writes_per_second);
+  load.rows = args.number("--rows", load.rows, 1);
+  load.alpha = args.positive("--alpha", load.alpha);
+  load.draws_per_batch = args.number("--draws", load.draws_per_batch, 1);
+  load.compute_seconds =
+      args.not_negative("--compute", 0) / static_cast<double>(options.tables.size());
+  load.reads_per_second = args.positive("--reads", load.reads_per_second);
+  load.writes_per_second = args.positive("--writes", load.writes_per_second);
   const std::vector<Workload> loads(options.tables.size(), load);
   fmt::print("{}", print_plan(plan(options, loads)));
   return 0;
@@ -244,12 +245,16 @@ int print_plan_of(const Arguments& args) {
 int replay_log(const Arguments& args) {
   const std::string& path = args.word(1, "LOG");
   const std::vector<Id> log = read_id_log(real_files(), path);
-  ReplayOptions options{.batch = args.number("--batch", 16000),
+  ReplayOptions options{.batch = args.number("--batch", 16000, 1),
                         .look_ahead = static_cast<uint32_t>(args.number("--look-ahead", 8)),
                         .skip_batches = args.number("--skip", 0)};
   const ReplayCost cost{.record_bytes = args.number("--record-bytes", 328),
-                        .reads_per_second = args.real("--reads", 60'000),
-                        .compute_seconds = args.real("--compute", 0)};
+                        .reads_per_second = args.positive("--reads", 60'000),
+                        .compute_seconds = args.not_negative("--compute", 0)};
+  if (const uint64_t batches = (log.size() + options.batch - 1) / options.batch;
+      !log.empty() && options.skip_batches >= batches) {
+    throw ConfigError(fmt::format("--skip: leaves none of the log's {} batches", batches));
+  }
   std::vector<uint64_t> sizes;
   const std::string list = args.text("--rows", "");
   for (size_t begin = 0; begin < list.size();) {
@@ -257,7 +262,7 @@ int replay_log(const Arguments& args) {
     std::string word = list.substr(begin, end - begin);
     std::string name = "--rows";
     char* argv[] = {name.data(), word.data()};
-    sizes.push_back(Arguments(2, argv, {"--rows"}, {}).number("--rows", 0));
+    sizes.push_back(Arguments(2, argv, {"--rows"}, {}).number("--rows", 0, 1));
     begin = end + 1;
   }
   if (sizes.empty()) {

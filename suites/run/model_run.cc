@@ -29,6 +29,7 @@ std::vector<std::string> names_of_all(const NameOf& names_of) {
 
 void ModelRun::read(const YamlNode& tree) {
   read_config_fields(tree, sections());
+  fill_in();
   check_train_config(train, tree);
   check(tree);
 }

@@ -100,6 +100,8 @@ class ModelRun {
   // The keys of the section `model`, and the section `data`.
   virtual void declare_model(ConfigFields& keys) = 0;
   virtual void declare_data(ConfigFields& fields) = 0;
+  // Keys of the model that are left to what other sections say. Before check().
+  virtual void fill_in() {}
   // What one key alone cannot tell.
   virtual void check(const YamlNode& tree) const = 0;
 

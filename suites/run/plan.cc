@@ -30,9 +30,10 @@ namespace {
     fixed.erase(key);
   }
   constexpr size_t kShown = 3;
-  SearchResult changes = search_layouts(input, profiles, found.layout, fixed, kShown);
+  const Objection objection = planning.objection();
+  SearchResult changes = search_layouts(input, profiles, found.layout, fixed, kShown, objection);
   if (changes.best.empty()) {
-    changes = search_layouts(input, profiles, found.layout, {}, kShown);
+    changes = search_layouts(input, profiles, found.layout, {}, kShown, objection);
   }
   std::string message = reason(found, nullptr);
   if (changes.best.empty()) {

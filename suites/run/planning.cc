@@ -175,6 +175,17 @@ ProfileOf Planning::profile_of() const {
   };
 }
 
+Objection Planning::objection() const {
+  return [this](const RunLayout& layout) -> std::string {
+    try {
+      check_runs(layout.in(train.parallel), tree, cluster.ranks());
+      return "";
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  };
+}
+
 RunLayout Planning::asked(int64_t micro) const {
   return resolve_layout(train, tree, cluster, input().model, micro, own_schedule_);
 }
@@ -198,9 +209,13 @@ std::set<std::string> Planning::decided(bool all) const {
 SearchResult search_layouts(const Planning& planning, const std::set<std::string>& decided,
                             size_t top) {
   const ForecastInput& input = planning.input();
-  SearchResult result =
-      search_layouts(input, planning.profile_of(), planning.asked(decided), decided, top);
+  SearchResult result = search_layouts(input, planning.profile_of(), planning.asked(decided),
+                                       decided, top, planning.objection());
   if (result.best.empty() && result.too_large.empty()) {
+    if (!result.objection.empty()) {
+      throw PlanError(fmt::format("no layout of {} ranks can be run; of the last: {}",
+                                  input.cluster.ranks(), result.objection));
+    }
     throw PlanError(fmt::format(
         "no layout divides batch.global {}, {} layers and {} heads over {} ranks{}",
         input.global_batch, input.model.layers, input.model.heads, input.cluster.ranks(),

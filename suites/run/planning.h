@@ -23,6 +23,8 @@ class Planning {
 
   const ForecastInput& input() const { return *input_; }
   ProfileOf profile_of() const;
+  // To layouts that no run of this configuration may have, as where keys would have no effect.
+  Objection objection() const;
   // As the keys say; `micro` stands for batch.micro where that is auto.
   RunLayout asked(int64_t micro) const;
   // As far as keys are `decided`: what a search begins with.

@@ -98,15 +98,21 @@ Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   } else if (changes_data(request.start)) {
     folder = checkpoint_so_far(request.files, *run);
   }
+  const bool is_split = run->holds_out();
   run->open_data(request.files, tree, folder);
-  run->settle(run->data_ids(), tree);
   std::optional<std::string> from = begins_with(tree);
   if (model != nullptr) {
     run->take_adapted_network(*model->network);
+    run->settle(run->data_ids(), tree);
     from = model->folder;
   } else {
+    run->settle(run->data_ids(), tree);
     Findings findings;
     find_oddities(run->train, tree, findings);
+    if (is_split && !run->holds_out()) {
+      findings.push_back(fmt::format("{}: leaves nothing to evaluate on; the data are too few",
+                                     config_where(tree, "data.split")));
+    }
     run->find_oddities_of(run->data_ids(), tree, findings);
     warn_of(findings);
     run->check_adapters(tree);
@@ -341,8 +347,7 @@ void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint)
         "is of an agent, which mstrain play shows; models that learn from data are evaluated");
   }
   const StoredModel stored = open_model(given.files, checkpoint);
-  // What a run began with may be another network than what is evaluated: they are not compared.
-  YamlNode tree = with_model_of(given.files, stored, with_stored_model(given.files, given.tree));
+  YamlNode tree = with_model_of(given.files, stored, given.tree);
   const RunRequest request{given.files, with_named_layout(given.files, std::move(tree)), given.stop,
                            given.out, given.start};
   const Opened opened = open(request, &stored);

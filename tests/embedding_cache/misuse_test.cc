@@ -355,6 +355,15 @@ TEST(Misuse, OptionsNameWhatIsWrong) {
                               "f.yaml");
               }),
               HasSubstr("width"));
+  for (const char* rate : {"1e39", "1e-60"}) {
+    EXPECT_THAT(error_of([rate] {
+                  parse_options(fmt::format("tables: [{{name: a, host_rows: 5, segments: [{{width: "
+                                            "2, optimizer: {{lr: {}}}}}]}}]",
+                                            rate),
+                                "f.yaml");
+                }),
+                HasSubstr("lr: expected a number > 0 that a float of 32 bits holds"));
+  }
   const Options options = parse_options(
       "embedding_cache: {seed: 7, tables: [{name: a, host_rows: 5, policy: lfu, segments: "
       "[{width: 2, optimizer: {kind: ftrl, l1: 0.5}}]}]}",

@@ -281,7 +281,12 @@ TEST(Sizing, IdLogsAreBytesOrLines) {
             (std::vector<Id>{1, Id{2} << 56}));
   EXPECT_THROW(read("12\n18446744073709551616\n"), IoError);
   EXPECT_THROW(read("12\nx\n"), IoError);
-  EXPECT_THROW(read("1\n2\n-1\n44444\n12\n"), IoError);  // as long as two ids of 8 bytes
+  EXPECT_THROW(read("1\n2\n?1\n44444\n12\n"), IoError);  // as long as two ids of 8 bytes
+  EXPECT_EQ(read(" 12\t\n  \n-1 \n-9223372036854775808"),
+            (std::vector<Id>{12, ~Id{0}, Id{1} << 63}));
+  for (const char* bad : {"1 2\n", "-\n", "+1\n", "--1\n", "- 1\n", "-9223372036854775809\n"}) {
+    EXPECT_THROW(read(bad), IoError) << bad;
+  }
   EXPECT_TRUE(read("").empty());
 }
 

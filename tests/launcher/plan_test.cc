@@ -173,6 +173,40 @@ TEST(Plan, OfALayoutThatIsSearchedLeavesWhatIsGiven) {
   }
 }
 
+// A search finds none that a run refuses for what is given.
+TEST(Plan, OfALayoutThatIsSearchedIsOneThatRuns) {
+  const auto found = [](const std::string& given) {
+    const CommandResult result =
+        plan({"parallel.plan=auto", given, "--json"}, "gpt_124m.yaml", "h100_80gb_x8.yaml");
+    EXPECT_EQ(result.status, 0) << result.err;
+    std::vector<std::string> keys;
+    const Json json = parse_json(result.out, "plan");
+    for (const Json& key : json["layout"]) {
+      keys.push_back(key.get<std::string>());
+    }
+    return keys;
+  };
+  const auto more_than_one = [](const std::string& axis) {
+    return testing::Contains(testing::ContainsRegex("parallel." + axis + "=[2-9]"));
+  };
+  EXPECT_THAT(found("parallel.context_way=ring"), more_than_one("context"));
+  EXPECT_THAT(found("parallel.zero.regather=never"), testing::Contains("parallel.zero.stage=3"));
+  EXPECT_THAT(found("parallel.sequence_parallel=true"), more_than_one("tensor"));
+  EXPECT_THAT(found("parallel.overlap.tensor=true"), more_than_one("tensor"));
+  EXPECT_THAT(
+      found("parallel.virtual_pipeline=2"),
+      testing::AllOf(testing::Contains("parallel.schedule=interleaved"),
+                     testing::Contains("parallel.virtual_pipeline=2"), more_than_one("pipeline")));
+  EXPECT_THAT(
+      found("parallel.schedule=gpipe"),
+      testing::AllOf(testing::Contains("parallel.schedule=gpipe"), more_than_one("pipeline")));
+  const CommandResult none =
+      plan({"parallel.plan=auto", "parallel.context_way=ring", "parallel.context=1"},
+           "gpt_124m.yaml", "h100_80gb_x8.yaml");
+  EXPECT_EQ(none.status, 3);
+  EXPECT_THAT(none.err, HasSubstr("parallel.context_way: is for parallel.context of 2 or more"));
+}
+
 TEST(Plan, TakesTheScheduleOfAFileWhereItIsSound) {
   const SmallRun folder;
   const std::vector<std::string> keys{"parallel.pipeline=8", "parallel.stage_layout=[]",

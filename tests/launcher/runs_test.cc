@@ -81,7 +81,7 @@ TEST(Command, AnEvaluationByAnotherFileIsOfTheHeadThatThereIs) {
                                       "\n"
                                       R"({"prompt": "the ", "chosen": "hat", "rejected": "cat"})");
   const std::string config = run.path("reward.yaml");
-  write_text(config, "model: {head: score}\ndata: {train: " + run.path("pairs.jsonl") +
+  write_text(config, "data: {train: " + run.path("pairs.jsonl") +
                          ", valid: " + run.path("pairs.jsonl") +
                          ", seq_length: 16}\nobjective: {type: reward}\nbatch: {global: 2}\n"
                          "eval: {batches: 1}\n");
@@ -94,8 +94,12 @@ TEST(Command, AnEvaluationByAnotherFileIsOfTheHeadThatThereIs) {
                          "schedule.type=constant"})
                 .status,
             0);
-  EXPECT_EQ(run_command({"eval", "--checkpoint", run.path("scores"), "--config", config}).status,
-            0);
+  // What the run began with is needed no more.
+  real_files().remove_all(run.path("run"));
+  for (const std::string& file : {config, run.path("scores/config.yaml")}) {
+    EXPECT_EQ(run_command({"eval", "--checkpoint", run.path("scores"), "--config", file}).status,
+              0);
+  }
   EXPECT_THAT(
       run_command({"eval", "--checkpoint", run.path("scores"), "--config", run.config()}).err,
       HasSubstr(

@@ -136,9 +136,11 @@ OpenedSamples open_samples(FileSystem& files, const DataConfig& config, const Ya
         for_key(tree, "data.prepared", [&] { return prepared_for(files, config, tree); });
     all = for_key(tree, "data.prepared", [&] { return open_prepared(files, *config.prepared); });
     if (config.valid) {
+      std::optional<std::string> other_label = prepared.other_label;
       return {all, for_key(tree, "data.valid", [&] {
                 return read_csv(files, text_columns_of(config), tree, *config.valid,
                                 {.ids = ids_of_prepared(files, *config.prepared, prepared).get(),
+                                 .other_label = &other_label,
                                  .malformed = config.malformed.limit,
                                  .threads = threads});
               })};

@@ -122,7 +122,12 @@ void write_prepared(FileSystem& files, const std::string& folder, const Prepared
                {"parts", prepared.parts},
                {"lines", prepared.lines},
                {"malformed", prepared.malformed},
+               {"other_label", nullptr},
                {"fields", Json::array()}};
+  if (prepared.other_label) {  // as bytes: text is of any encoding
+    json["other_label"] =
+        std::vector<uint8_t>(prepared.other_label->begin(), prepared.other_label->end());
+  }
   for (const FieldSpec& field : prepared.schema.fields) {
     json["fields"].push_back({{"name", field.name}, {"rows", field.rows}});
   }
@@ -149,6 +154,10 @@ Prepared read_prepared(FileSystem& files, const std::string& folder) {
     out.parts = json.at("parts").get<std::vector<int64_t>>();
     out.lines = json.at("lines").get<int64_t>();
     out.malformed = json.at("malformed").get<int64_t>();
+    if (const Json& label = json.value("other_label", Json()); !label.is_null()) {
+      const auto bytes = label.get<std::vector<uint8_t>>();
+      out.other_label.emplace(bytes.begin(), bytes.end());
+    }
     for (const Json& field : json.at("fields")) {
       out.schema.fields.push_back(
           {.name = field.at("name").get<std::string>(), .rows = field.at("rows").get<uint64_t>()});

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct Prepared {
   std::string columns;  // what lines were read as: equal for equal data.csv and data.ids
   std::string input;    // the files that they come from
   SampleSchema schema;
+  std::optional<std::string> other_label;  // beside data.csv.positive, where nobody named it
   bool has_dictionary = false;
   uint64_t buckets = 0;        // of hashes, where there is no dictionary
   std::vector<int64_t> parts;  // samples of each

@@ -183,7 +183,7 @@ class Preprocess {
       return false;
     }
     std::vector<uint64_t> sizes;
-    std::optional<std::string> other_label;
+    std::optional<std::string>& other_label = prepared_.other_label;
     for (size_t i = 0; i < plain.size(); ++i) {
       mapped_.push_back(files_.map(plain[i]));
       texts_.push_back(text_of_file(as_text(mapped_.back()->bytes()), inputs_[i]));

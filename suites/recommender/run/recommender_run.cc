@@ -85,7 +85,14 @@ Tensor columns_of(const Tensor& numbers_bn, const TableSpec& table) {
 WrittenRun run_of_checkpoint(const StoredModel& model) {
   const std::filesystem::path home =
       std::filesystem::path(model.folder).parent_path().parent_path();
-  WrittenRun out{nullptr, load_config((home / kConfigFile).string())};
+  const std::string config = (home / kConfigFile).string();
+  if (!real_files().exists(config)) {
+    throw IoError(fmt::format(
+        "{}: is no checkpoint of a run, whose {} would say how samples are read; an export, which "
+        "is there to be served, does not: name the run or a checkpoint of it",
+        model.folder, kConfigFile));
+  }
+  WrittenRun out{nullptr, load_config(config)};
   set_config(out.tree, "run.output_dir", YamlNode::string(home.string()));
   std::unique_ptr<ModelRun> read = read_run(out.tree);
   if (dynamic_cast<RecommenderRun*>(read.get()) == nullptr) {
@@ -230,7 +237,7 @@ int64_t RecommenderRun::data_ids() const {
 }
 
 bool RecommenderRun::holds_out() const {
-  return opened_.train == nullptr || opened_.valid != nullptr;
+  return opened_.train != nullptr ? opened_.valid != nullptr : data.valid || data.split < 1;
 }
 
 TrainTask RecommenderRun::task() const {

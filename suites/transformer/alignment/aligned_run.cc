@@ -36,9 +36,13 @@ void AlignedRun::declare_data(ConfigFields& fields) {
          rule::elsewhere_called({"finetuning_type", "training_objective"}));
 }
 
+HeadType AlignedRun::needed_head() const {
+  return objective ? objective->head() : HeadType::kNextToken;
+}
+
 void AlignedRun::check(const YamlNode& tree) const {
   CausalRun::check(tree);
-  const HeadType wanted = objective ? objective->head() : HeadType::kNextToken;
+  const HeadType wanted = needed_head();
   if (head() != wanted) {
     config_fail(tree, "model.head",
                 wanted == HeadType::kScore   ? "objective.type: reward needs score"
@@ -198,7 +202,15 @@ std::function<Params()> AlignedRun::reference() const {
     for (ParamSpec& spec : specs) {
       spec.type.dtype = dtype;
     }
-    const Params own = initial_params(*files, open_model(*files, *from), *network, seed, specs);
+    const Params own = [&] {
+      try {
+        return initial_params(*files, open_model(*files, *from), *network, seed, specs);
+      } catch (const Error& error) {
+        throw IoError(
+            fmt::format("model.init.from, with which objective.type compares, is no such model: {}",
+                        error.what()));
+      }
+    }();
     Params out;
     for (const ParamSpec& spec : specs) {
       out.set(fmt::format("{}.{}", kReference, spec.name), *own.find(spec.name));

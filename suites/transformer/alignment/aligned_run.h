@@ -23,6 +23,7 @@ class AlignedRun : public CausalRun {
 
  protected:
   void declare_data(ConfigFields& fields) override;
+  HeadType needed_head() const override;
   void check(const YamlNode& tree) const override;
 
  private:

@@ -41,7 +41,7 @@ struct GptConfig {
   DropoutConfig dropout;
   double label_smoothing = 0;
   bool tie_embeddings = true;
-  HeadType head = HeadType::kNextToken;
+  AutoOr<HeadType> head;  // auto: kNextToken, where no objective says otherwise
   InitConfig init;
 
   template <class V>

@@ -36,7 +36,7 @@ Shape hf_shape(const GptConfig&, std::string_view name, const Shape& shape) {
 StoredMeaning hf_meaning(const GptConfig& config, const std::string& stored) {
   using Kind = StoredMeaning::Kind;
   static constexpr std::string_view kPrefix = "transformer.";
-  if (hf::is_of_other_head(stored, config.head)) {
+  if (hf::is_of_other_head(stored, head_of(config.head))) {
     return {Kind::kBuffer};
   }
   if (stored == kScoreWeight) {
@@ -65,7 +65,7 @@ OrderedJson hf_config(const GptConfig& config, const Json& source) {
   check(!config.vocab_size.is_word(), "model.vocab_size: the model needs a number");
   const std::string activation(name_of(config.activation));
   OrderedJson json;
-  hf::write_head(json, "GPT2", "LMHeadModel", config.head);
+  hf::write_head(json, "GPT2", "LMHeadModel", head_of(config.head));
   json["model_type"] = "gpt2";
   json["vocab_size"] = *config.vocab_size.value;
   json["n_positions"] = config.max_position_embeddings;

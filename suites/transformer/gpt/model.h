@@ -27,7 +27,7 @@ class Gpt final : public CausalModel {
   Tensor embed(const Params& p, const Tensor& tokens_bt, const Tensor& positions_bt) const;
   Tensor block(const Params& p, const Tensor& x_btc, int64_t layer, const TokenView& view) const;
   Weight head_weight(const Params& p, bool of_score) const override;
-  HeadType head() const override { return config_.head; }
+  HeadType head() const override { return head_of(config_.head); }
   double label_smoothing() const override { return config_.label_smoothing; }
   std::span<const SharedDim> shared_dims() const override;
   // Both of the norm of x.

@@ -7,12 +7,18 @@ namespace mstrain {
 
 // What a decoder gives of its last features: logits of the next token, one number for a whole text, or logits and a number for each token.
 enum class HeadType { kNextToken, kScore, kBoth };
+inline constexpr std::initializer_list<const char*> kHeadNames = {"next_token", "score", "both"};
 template <class V>
-void head_field(V& v, HeadType& head) {
+void head_field(V& v, AutoOr<HeadType>& head) {
   v("head", head,
     "next_token: logits of each next token; score: one number, how good a text is "
-    "(objective.type: reward); both: logits and for each token a value (objective.type: ppo)",
-    rule::one_of({"next_token", "score", "both"}).elsewhere_called({"task_type", "num_labels"}));
+    "(objective.type: reward); both: logits and for each token a value (objective.type: ppo); "
+    "auto: what objective.type needs",
+    rule::one_of(kHeadNames).elsewhere_called({"task_type", "num_labels"}));
+}
+// Of a network, of which no objective says anything.
+inline HeadType head_of(const AutoOr<HeadType>& head) {
+  return head.value_or(HeadType::kNextToken);
 }
 // The weight of a score or of values, and what it is called in transformers' classes of sequences.
 inline constexpr const char* kScore = "score";

@@ -43,7 +43,7 @@ struct LlamaConfig {
   DropoutConfig dropout;
   double label_smoothing = 0;
   bool tie_embeddings = false;
-  HeadType head = HeadType::kNextToken;
+  AutoOr<HeadType> head;  // auto: kNextToken, where no objective says otherwise
   InitConfig init;
 
   template <class V>

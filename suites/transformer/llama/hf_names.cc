@@ -251,7 +251,7 @@ Shape hf_shape(const LlamaConfig&, std::string_view name, const Shape& shape) {
 
 StoredMeaning hf_meaning(const LlamaConfig& config, const std::string& stored) {
   using Kind = StoredMeaning::Kind;
-  if (hf::is_of_other_head(stored, config.head)) {
+  if (hf::is_of_other_head(stored, head_of(config.head))) {
     return {Kind::kBuffer};
   }
   if (stored == "lm_head.weight" && config.tie_embeddings) {
@@ -272,7 +272,7 @@ OrderedJson hf_config(const LlamaConfig& config, const Json& source) {
   const auto& family = *std::find_if(std::begin(kFamilies), std::end(kFamilies),
                                      [&](const Family& each) { return each.type == type; });
   OrderedJson json;
-  hf::write_head(json, std::string(family.class_name), "ForCausalLM", config.head);
+  hf::write_head(json, std::string(family.class_name), "ForCausalLM", head_of(config.head));
   json["model_type"] = type;
   json["vocab_size"] = *config.vocab_size.value;
   json["hidden_size"] = config.hidden_size;

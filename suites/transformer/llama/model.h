@@ -32,7 +32,7 @@ class Llama final : public CausalModel {
   Tensor block(const Params& p, const Tensor& x_btc, int64_t layer, const Rotation& rotation,
                const TokenView& view) const;
   Weight head_weight(const Params& p, bool of_score) const override;
-  HeadType head() const override { return config_.head; }
+  HeadType head() const override { return head_of(config_.head); }
   double label_smoothing() const override { return config_.label_smoothing; }
   std::span<const SharedDim> shared_dims() const override;
   // Both of the norm of x.

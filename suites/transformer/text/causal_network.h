@@ -34,7 +34,7 @@ class CausalNetworkOf final : public NetworkOf<Config, CausalNetwork> {
   // Whoever begins with this network says what head it is to have.
   YamlNode section() const override {
     Config open = this->config_;
-    open.head = HeadType::kNextToken;
+    open.head = {};
     return write_config(open);
   }
   std::vector<std::pair<std::string, std::string>> identity() const override {

@@ -29,12 +29,12 @@ void CausalRun::check(const YamlNode& tree) const {
 }
 
 void CausalRun::check_head(HeadType asked) const {
-  constexpr const char* kNames[] = {"next_token", "score", "both"};
   if (head() != asked && !(head() == HeadType::kBoth && asked == HeadType::kNextToken)) {
     throw ConfigError(
         fmt::format("model.head: the checkpoint's is {}, but the configuration asks for {}, by "
                     "model.head and objective.type",
-                    kNames[static_cast<size_t>(head())], kNames[static_cast<size_t>(asked)]));
+                    std::data(kHeadNames)[static_cast<size_t>(head())],
+                    std::data(kHeadNames)[static_cast<size_t>(asked)]));
   }
 }
 

@@ -17,6 +17,8 @@ class CausalRun : public TextRun {
   // By model.max_position_embeddings.
   virtual int64_t longest_sequence() const = 0;
   virtual HeadType head() const = 0;
+  // What the configuration's objective asks for.
+  virtual HeadType needed_head() const { return HeadType::kNextToken; }
 
   void check(const YamlNode& tree) const override;
   // Throws ConfigError where the model with this head does not do what the configuration asks of one with the head `asked`.
@@ -44,7 +46,8 @@ class CausalRunOf final : public RunOf<Config, CausalNetworkOf<Config, Model>, B
     return std::make_shared<Model>(this->model, this->train.memory.recompute);
   }
   int64_t longest_sequence() const override { return this->model.longest_sequence(); }
-  HeadType head() const override { return this->model.head; }
+  HeadType head() const override { return head_of(this->model.head); }
+  void fill_in() override { this->model.head = this->model.head.value_or(this->needed_head()); }
   void check(const YamlNode& tree) const override {
     Base::check(tree);
     check_config(this->model, tree);

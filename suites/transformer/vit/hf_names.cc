@@ -60,15 +60,14 @@ int64_t label_count(const hf::ConfigReader& field, std::string_view source) {
   return static_cast<int64_t>(names->size());
 }
 
-// Names of labels by their number; empty where `source` does not name so many.
-std::vector<std::string> labels_in(const Json& source, int64_t count) {
+// Names of labels by their number; empty where `source` does not name them all.
+std::vector<std::string> labels_in(const Json& source) {
   const auto found = source.find("id2label");
-  if (found == source.end() || !found->is_object() ||
-      static_cast<int64_t>(found->size()) != count) {
+  if (found == source.end() || !found->is_object()) {
     return {};
   }
   std::vector<std::string> labels;
-  for (int64_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < found->size(); ++i) {
     const auto name = found->find(std::to_string(i));
     if (name == found->end() || !name->is_string()) {
       return {};
@@ -78,7 +77,19 @@ std::vector<std::string> labels_in(const Json& source, int64_t count) {
   return labels;
 }
 
+std::string unnamed(int64_t label) { return fmt::format("LABEL_{}", label); }
+
 }  // namespace
+
+std::vector<std::string> named_labels(const Json& config_json) {
+  std::vector<std::string> labels = labels_in(config_json);
+  for (int64_t i = 0; i < std::ssize(labels); ++i) {
+    if (labels[static_cast<size_t>(i)] == unnamed(i)) {
+      return {};
+    }
+  }
+  return labels;
+}
 
 Shape hf_shape(const VitConfig&, std::string_view name, const Shape& shape) {
   if (name.find(".attention.attention.") != std::string_view::npos) {
@@ -124,9 +135,13 @@ OrderedJson hf_config(const VitConfig& config, const Json& source,
                       const std::vector<std::string>& labels) {
   check(!config.num_classes.is_word(), "model.num_classes: the model needs a number");
   const int64_t classes = *config.num_classes.value;
-  std::vector<std::string> names = labels.empty() ? labels_in(source, classes) : labels;
+  std::vector<std::string> names = labels;
+  if (names.empty()) {
+    names = labels_in(source);
+    names.resize(std::ssize(names) == classes ? names.size() : 0);
+  }
   for (auto i = static_cast<int64_t>(names.size()); i < classes; ++i) {
-    names.push_back(fmt::format("LABEL_{}", i));
+    names.push_back(unnamed(i));
   }
   OrderedJson json;
   json["architectures"] = {"ViTForImageClassification"};

@@ -26,7 +26,10 @@ std::vector<std::pair<std::string, std::string>> hf_other_names(const VitConfig&
 OrderedJson hf_config(const VitConfig& config, const Json& source = Json::object(),
                       const std::vector<std::string>& labels = {});
 
-// The reverse, with the defaults of Hugging Face; there are as many classes as id2label has, or num_labels says. Throws
+// The names of the labels in a config.json, by their number; empty where they have none of their own (LABEL_0, LABEL_1, …).
+std::vector<std::string> named_labels(const Json& config_json);
+
+// The reverse of hf_config(), with the defaults of Hugging Face; there are as many classes as id2label has, or num_labels says. Throws
 // Error naming the key that asks for another model than this one; `source` names the file.
 VitConfig config_from_hf(const Json& json, std::string_view source);
 

@@ -8,6 +8,7 @@
 #include "core/data/shuffle.h"
 #include "core/train/numbers.h"
 #include "core/train/session.h"
+#include "suites/run/stored_model.h"
 #include "suites/transformer/vit/image_task.h"
 
 namespace mstrain::vit {
@@ -98,9 +99,12 @@ void VitRun::fail_unsettled(const YamlNode& tree) const {
 
 std::optional<int64_t> VitRun::known_ids(FileSystem&, const YamlNode&) const { return {}; }
 
-void VitRun::open_data(FileSystem& files, const YamlNode& tree, const std::optional<std::string>&) {
+void VitRun::open_data(FileSystem& files, const YamlNode& tree,
+                       const std::optional<std::string>& folder) {
+  const std::vector<std::string> known =
+      folder ? named_labels(open_model(files, *folder).description) : std::vector<std::string>();
   images_ = for_key(tree, "data.train",
-                    [&] { return open_images(files, data.train, model.num_channels); });
+                    [&] { return open_images(files, data.train, model.num_channels, known); });
   if (data.valid) {
     images_.held_out = for_key(tree, "data.valid", [&] {
       return open_held_out_images(files, *data.valid, *images_.train);

@@ -64,7 +64,7 @@ TEST(ImageSet, FoldersOfTrainingAndValidationStandBesideEachOther) {
   EXPECT_EQ(parts.held_out->classes(), 2);
   scratch.write("val/dig/a.png", png_of(3));
   EXPECT_THAT(open_error(scratch.root()),
-              HasSubstr("val/dig: is no class of the training data; did you mean dog?"));
+              HasSubstr("val/dig: is none of the 2 classes that are learnt; did you mean dog?"));
 }
 
 TEST(ImageSet, ADamagedPictureIsNamedWhenItIsRead) {
@@ -95,8 +95,7 @@ TEST(ImageSet, MnistFilesAreFoundWithWhatTheyHoldOut) {
   EXPECT_THAT(parts.held_out->read(1).pixels, ElementsAre(101));
   EXPECT_EQ(open_held_out_images(real_files(), scratch.root(), *parts.train)->size(), 3);
   write_idx(scratch, "t10k", 9);
-  EXPECT_THAT(open_error(scratch.root()),
-              HasSubstr("images of 9 classes, but there are 5 to train on"));
+  EXPECT_THAT(open_error(scratch.root()), HasSubstr("images of 9 classes, but 5 are learnt"));
 }
 
 TEST(ImageSet, CifarsFilesAreFoundByTheirNames) {

@@ -134,6 +134,23 @@ TEST(Preprocess, RefusesAThirdLabelInAnotherPieceOrFile) {
                         "other one so far, \"0\""));
 }
 
+TEST(Preprocess, WhatIsHeldOutHasTheLabelsThatAreLearnt) {
+  const TemporaryFolder folder;
+  const auto read = [&](const std::string& other, const std::string& held_out) {
+    write(folder / "1.csv", other + ",1,x,y\n1,1,x,y\n");
+    write(folder / "held", held_out + ",1,x,y\n1,1,x,y\n");
+    DataConfig config = columns(folder);
+    config.valid = folder / "held";
+    real_files().remove_all(*config.prepared);
+    run(config);
+    return all_of(*open_samples(real_files(), config, YamlNode::map(), 1).valid);
+  };
+  EXPECT_THAT(message_of<IoError>([&] { read("0", "O"); }),
+              HasSubstr("held:1: the label \"O\" is neither data.csv.positive, \"1\", nor the "
+                        "other one so far, \"0\""));
+  EXPECT_THAT(read("n\xe3o", "n\xe3o").labels, ElementsAre(0, 1));  // Latin-1
+}
+
 TEST(Preprocess, GoesOnAfterAnyFailureAndEndsAsIfThereHadBeenNone) {
   const TemporaryFolder folder;
   write(folder / "1.csv", lines(300, 3));

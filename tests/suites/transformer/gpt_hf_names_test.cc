@@ -21,6 +21,7 @@ GptConfig one_layer() {
   config.num_layers = 1;
   config.num_attention_heads = 3;
   config.max_position_embeddings = 8;
+  config.head = HeadType::kNextToken;
   return config;
 }
 

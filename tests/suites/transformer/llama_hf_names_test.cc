@@ -27,6 +27,7 @@ LlamaConfig one_layer() {
   config.head_dim = 6;
   config.ffn_hidden_size = 20;
   config.max_position_embeddings = 8;
+  config.head = HeadType::kNextToken;
   return config;
 }
 

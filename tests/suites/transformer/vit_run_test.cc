@@ -70,6 +70,30 @@ TEST_F(VitRunTest, LearnsToTellPicturesApartAndSaysHowWell) {
   EXPECT_TRUE(real_files().exists(join_path(saved.folder, "preprocessor_config.json")));
 }
 
+TEST_F(VitRunTest, AnEvaluationCallsTheClassesOfOtherFoldersAsTheCheckpointDoes) {
+  write_pictures("pictures/train", {"red", "green", "blue"}, 12);
+  write_pictures("pictures/val", {"red", "green", "blue"}, 5);
+  run(tree("out", tiny_, "{}", 60));
+  const auto evaluated = [&](const std::string& pictures) {
+    YamlNode config = tree("out", tiny_, "{}", 60);
+    config.find("data")->find("train")->text = folder_ / pictures;
+    std::FILE* const out = std::tmpfile();
+    evaluate_checkpoint({real_files(), config, stop_, out}, folder_ / "out");
+    std::rewind(out);
+    std::string text(static_cast<size_t>(1) << 12, '\0');
+    text.resize(std::fread(text.data(), 1, text.size(), out));
+    std::fclose(out);
+    return text;
+  };
+  write_pictures("two/train", {"red", "green"}, 2);
+  write_pictures("two/val", {"red", "green"}, 5);
+  EXPECT_THAT(evaluated("two"), HasSubstr("eval_accuracy 1.0"));
+  write_pictures("other/val", {"grey"}, 5);
+  write_pictures("other/train", {"green"}, 2);
+  EXPECT_THAT(message_of<Error>([&] { evaluated("other"); }),
+              HasSubstr("val/grey: is none of the 3 classes that are learnt; did you mean green?"));
+}
+
 TEST_F(VitRunTest, ARunThatStoppedGoesOnAsIfItHadNot) {
   write_pictures("pictures", {"red", "green"}, 10);
   run(tree("straight", tiny_ + ", dropout: {hidden: 0.1}", everything_, 9));

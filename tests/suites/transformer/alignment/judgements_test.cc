@@ -291,7 +291,7 @@ TEST_F(JudgedRuns, WhatMakesNoSenseIsNamed) {
   const auto error = [&](const YamlNode& config) {
     return message_of<Error>([&] { run({real_files(), config, stop_, stdout}); });
   };
-  EXPECT_THAT(error(judged("a", "type: reward")),
+  EXPECT_THAT(error(judged("a", "type: reward", ", head: both")),
               HasSubstr("model.head: objective.type: reward needs score"));
   EXPECT_THAT(error(judged("a", "type: dpo", ", head: score")), HasSubstr("model.head"));
   EXPECT_THAT(error(judged("a", "type: dpo, center: 0.1")), HasSubstr("objective.center"));
