@@ -15,6 +15,7 @@
 #include "core/base/interrupt.h"
 #include "core/base/isa.h"
 #include "core/base/processors.h"
+#include "core/base/standard_output.h"
 #include "core/runtime/device.h"
 #include "launcher/commands.h"
 #include "launcher/rank.h"
@@ -44,7 +45,9 @@ int run(Rank& rank, const std::vector<std::string>& arguments, const std::atomic
     // A machine that will not do, or a device that is not there, says so before anything begins.
     isa();
     default_device();
-    return rank.finish(run_command_line(arguments, stop, rank));
+    const int status = run_command_line(arguments, stop, rank);
+    finish_output();
+    return rank.finish(status);
   } catch (const ConfigError& error) {
     return leave(rank, kBadUsage, error.what());
   } catch (const PlanError& error) {

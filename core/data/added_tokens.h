@@ -15,6 +15,11 @@
 
 namespace mstrain {
 
+// What tokenizer_config.json and special_tokens_map.json call eos_token and pad_token.
+struct NamedTokens {
+  std::optional<std::string> end, pad;
+};
+
 struct AddedToken {
   std::string content;
   int32_t id = 0;

@@ -84,6 +84,8 @@ std::shared_ptr<const Tokenizer> tokenizer_from_pair(const NamedText& vocab,
   if (!config.path.empty()) {
     const Json json = parse_json(config.text, config.path);
     spec.add_prefix_space = JsonFields(json, config.path).boolean("add_prefix_space", false);
+    spec.named =
+        hf::named_tokens({{"tokenizer_config.json", std::string(config.text)}}, vocab.path);
     spec.files.push_back({"tokenizer_config.json", std::string(config.text)});
   }
   return std::make_shared<BpeTokenizer>(std::move(spec));

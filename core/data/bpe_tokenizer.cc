@@ -150,8 +150,12 @@ void BpeTokenizer::index_added(const BpeSpec& spec) {
       throw IoError(fmt::format("{}: the added token \"{}\" has id {}, but {} in the vocabulary",
                                 source_, token.content, token.id, found->second));
     }
-    if (token.content == "<|endoftext|>" || token.content == "<|end_of_text|>") {
+    if (spec.named.end ? token.content == *spec.named.end
+                       : token.content == "<|endoftext|>" || token.content == "<|end_of_text|>") {
       end_of_text_ = token.id;
+    }
+    if (token.content == spec.named.pad) {
+      pad_ = token.id;
     }
     const auto beyond_ascii = [](char c) { return static_cast<unsigned char>(c) >= 0x80; };
     if (nfc_ && token.normalized &&

@@ -40,6 +40,7 @@ struct BpeSpec {
   std::optional<std::string> unk_token;  // for bytes that are no token
   bool fuse_unk = false;                 // one for several bytes in a row
   std::optional<SpecialIds> special;
+  NamedTokens named;
   std::vector<TokenizerFile> files;
 };
 
@@ -56,6 +57,7 @@ class BpeTokenizer final : public Tokenizer {
   std::string decode(std::span<const int32_t> ids) const override;
   SpecialIds special() const override { return special_; }
   std::optional<int32_t> end_of_text() const override { return end_of_text_; }
+  std::optional<int32_t> pad() const override { return pad_; }
   std::vector<TokenizerFile> files() const override { return files_; }
 
  private:
@@ -90,7 +92,7 @@ class BpeTokenizer final : public Tokenizer {
   std::string bytes_;               // of all tokens, in the order of ids
   std::vector<uint64_t> begin_of_;  // by id, in bytes_; one more at the end
   SpecialIds special_;
-  std::optional<int32_t> end_of_text_;
+  std::optional<int32_t> end_of_text_, pad_;
   std::vector<TokenizerFile> files_;
   std::variant<std::monostate, Gpt2Split, LlamaSplit> split_;
   mutable WorkPool<Work> works_;

@@ -139,4 +139,31 @@ std::optional<SpecialIds> read_post_processor(JsonFields& top) {
                          : read_processor(*json, top.at("post_processor"), /*depth=*/0);
 }
 
+NamedTokens named_tokens(const std::vector<TokenizerFile>& beside, const std::string& source) {
+  NamedTokens out;
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    const auto file = std::find_if(beside.begin(), beside.end(),
+                                   [&](const TokenizerFile& each) { return each.name == name; });
+    if (file == beside.end()) {
+      continue;
+    }
+    const std::string path = join_path(parent_path(source), name);
+    const Json json = parse_json(file->bytes, path);
+    JsonFields fields(json, path);
+    for (const auto& [key, token] :
+         {std::pair("eos_token", &out.end), std::pair("pad_token", &out.pad)}) {
+      const Json* const given = fields.find(key);
+      if (given == nullptr || token->has_value()) {
+        continue;
+      }
+      const Json text = given->is_object() ? given->value("content", Json()) : *given;
+      if (!text.is_string()) {
+        fields.refuse(key, fmt::format("expected a token's text, found {}", shown(*given)));
+      }
+      *token = text.get<std::string>();
+    }
+  }
+  return out;
+}
+
 }  // namespace mstrain::hf

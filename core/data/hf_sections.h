@@ -20,4 +20,7 @@ std::vector<AddedToken> read_added_tokens(JsonFields& top);
 // that concerns offsets alone.
 std::optional<SpecialIds> read_post_processor(JsonFields& top);
 
+// What files beside a tokenizer's own, `source`, say, the first that names a token. Throws IoError where one is no JSON object.
+NamedTokens named_tokens(const std::vector<TokenizerFile>& beside, const std::string& source);
+
 }  // namespace mstrain::hf

@@ -142,6 +142,7 @@ std::shared_ptr<const Tokenizer> tokenizer_from_hf(const NamedText& file,
   }
   hf::HfCommon common{file.path, hf::read_added_tokens(top), hf::read_post_processor(top),
                       std::move(beside)};
+  common.named = hf::named_tokens(common.files, common.source);
   common.files.insert(common.files.begin(), {"tokenizer.json", std::string(file.text)});
   for (const char* key : {"normalizer", "pre_tokenizer", "decoder"}) {
     top.find(key);  // read below
@@ -155,6 +156,7 @@ std::shared_ptr<const Tokenizer> tokenizer_from_hf(const NamedText& file,
     spec.source = std::move(common.source);
     spec.added = std::move(common.added);
     spec.special = std::move(common.special);
+    spec.named = std::move(common.named);
     spec.files = std::move(common.files);
     return read_bpe(top, model, std::move(spec));
   }

@@ -199,6 +199,7 @@ void finish_spec(const HfCommon& common, SentencePieceSpec& spec) {
       spec.end_of_text = token.id;
     }
   }
+  find_named(common.named, spec);
   if (common.special) {
     spec.special = *common.special;
   }

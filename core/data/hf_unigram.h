@@ -20,6 +20,7 @@ struct HfCommon {
   std::vector<AddedToken> added;
   std::optional<SpecialIds> special;
   std::vector<TokenizerFile> files;
+  NamedTokens named;
 };
 
 // What a Metaspace says: spaces become U+2581.

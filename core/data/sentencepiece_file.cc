@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/json.h"
+#include "core/data/hf_sections.h"
 #include "core/data/sentencepiece_tokenizer.h"
 #include "core/data/tokenizer_files.h"
 #include "core/data/utf8.h"
@@ -206,6 +207,8 @@ std::shared_ptr<const Tokenizer> tokenizer_from_sentencepiece(const NamedText& m
       {trainer.model_type == kBpe ? "tokenizer.model" : "spiece.model", std::string(model.text)}};
   if (!config.path.empty()) {
     add_sentinels(config, spec);
+    find_named(hf::named_tokens({{"tokenizer_config.json", std::string(config.text)}}, model.path),
+               spec);
     spec.files.push_back({"tokenizer_config.json", std::string(config.text)});
   }
   return std::make_shared<SentencePieceTokenizer>(std::move(spec));

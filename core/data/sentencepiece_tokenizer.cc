@@ -39,6 +39,22 @@ bool reaches_over_word(std::string_view piece, bool runs) {
 
 }  // namespace
 
+void find_named(const NamedTokens& named, SentencePieceSpec& spec) {
+  for (const auto& [text, id] :
+       {std::pair(named.end, &spec.end_of_text), std::pair(named.pad, &spec.pad)}) {
+    const auto added = std::find_if(spec.added.begin(), spec.added.end(),
+                                    [&](const AddedToken& token) { return token.content == text; });
+    const auto piece =
+        std::find_if(spec.pieces.begin(), spec.pieces.end(),
+                     [&](const SentencePieceSpec::Piece& each) { return each.text == text; });
+    if (added != spec.added.end()) {
+      *id = added->id;
+    } else if (piece != spec.pieces.end()) {
+      *id = static_cast<int32_t>(piece - spec.pieces.begin());
+    }
+  }
+}
+
 void check_piece(const SentencePieceSpec::Piece& piece, size_t id) {
   check(!piece.text.empty(), "piece {} is empty", id);
   check(find_invalid_utf8(piece.text) == piece.text.npos, "piece {} is not valid UTF-8", id);

@@ -39,9 +39,12 @@ struct SentencePieceSpec {
   std::string shown_unknown;  // what the unknown piece decodes to
   std::vector<AddedToken> added;
   SpecialIds special;
-  std::optional<int32_t> end_of_text;
+  std::optional<int32_t> end_of_text, pad;
   std::vector<TokenizerFile> files;
 };
+
+// Ids of the tokens that files name, where they are pieces or added.
+void find_named(const NamedTokens& named, SentencePieceSpec& spec);
 
 // Throws Error where piece number `id` is empty or no UTF-8, or its score is not finite.
 void check_piece(const SentencePieceSpec::Piece& piece, size_t id);
@@ -60,6 +63,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::string decode_further(std::span<const int32_t> ids) const override;
   SpecialIds special() const override { return spec_.special; }
   std::optional<int32_t> end_of_text() const override { return spec_.end_of_text; }
+  std::optional<int32_t> pad() const override { return spec_.pad; }
   std::vector<TokenizerFile> files() const override { return spec_.files; }
 
  private:

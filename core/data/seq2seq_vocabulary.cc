@@ -27,13 +27,16 @@ std::optional<int32_t> end_of(const Tokenizer& tokenizer) {
 
 }  // namespace
 
-Seq2SeqVocabulary::Seq2SeqVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int64_t sentinels)
+Seq2SeqVocabulary::Seq2SeqVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int64_t sentinels,
+                                     const OfModel& model)
     : tokenizer_(std::move(tokenizer)), sentinels_(sentinels), size_(tokenizer_->vocab_size()) {
   const auto next = [this] { return static_cast<int32_t>(size_++); };
-  const auto pad = id_of(*tokenizer_, "<pad>");
-  pad_ = pad ? *pad : next();
-  const auto end = end_of(*tokenizer_);
-  end_ = end ? *end : next();
+  const auto own = [&, ids = size_](std::optional<int32_t> named, std::optional<int64_t> given) {
+    const bool has_given = given && *given >= 0 && *given < ids;
+    return named ? *named : has_given ? static_cast<int32_t>(*given) : next();
+  };
+  pad_ = own(tokenizer_->pad() ? tokenizer_->pad() : id_of(*tokenizer_, "<pad>"), model.pad);
+  end_ = own(end_of(*tokenizer_), model.end);
   if (const auto first = id_of(*tokenizer_, "<extra_id_0>")) {
     first_sentinel_ = *first;
     sentinels_ = 1;

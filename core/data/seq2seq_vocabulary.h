@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +16,14 @@ namespace mstrain {
 // downwards, as T5's have) keep its ids; the others follow them, sentinels last, the first sentinel at the top.
 class Seq2SeqVocabulary {
  public:
-  Seq2SeqVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int64_t sentinels);
+  // What a model says of its tokens; none: nothing.
+  struct OfModel {
+    std::optional<int64_t> pad, end;
+  };
+
+  // `model`: for what the tokenizer has, but does not name.
+  Seq2SeqVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int64_t sentinels,
+                    const OfModel& model = {});
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   int64_t size() const { return size_; }

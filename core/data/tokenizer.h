@@ -72,8 +72,11 @@ class Tokenizer {
   // text (<|endoftext|>) after it.
   virtual SpecialIds special() const { return {}; }
 
-  // The token that stands between documents of a token file; none: the tokenizer has no such token.
+  // The token that ends a text and stands between documents of a token file: the files' eos_token or, where they name none,
+  // <|endoftext|>, <|end_of_text|> or </s>. None: the tokenizer has no such token.
   virtual std::optional<int32_t> end_of_text() const { return std::nullopt; }
+  // The files' pad_token; none: they name none.
+  virtual std::optional<int32_t> pad() const { return std::nullopt; }
 
   // What load_tokenizer() needs to make the same tokenizer again: what a checkpoint carries. The
   // same tokenizer always gives the same bytes.

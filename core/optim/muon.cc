@@ -30,7 +30,11 @@ std::optional<MatrixForm> hidden_matrix(const ParamSpec& spec) {
     in_layer = in_layer || is_number(rest.substr(0, dot));
     rest.remove_prefix(dot + 1);
   }
-  return in_layer && spec.decay ? spec.matrix : std::nullopt;
+  if (!in_layer || !spec.decay) {
+    return std::nullopt;
+  }
+  const bool is_kernel = !spec.matrix && spec.type.shape.rank() == 4;
+  return is_kernel ? MatrixForm{.in_dims = 3, .out_first = true} : spec.matrix;
 }
 
 Tensor orthogonalised(const Tensor& x) {

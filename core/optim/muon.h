@@ -7,7 +7,7 @@
 namespace mstrain {
 
 // The form of a matrix of the hidden layers, which Muon makes orthogonal: what products alone read, in a folder with a number, as layers
-// have ("h.0.attn.c_attn.weight"). None of all else, such as embeddings, heads, norms and biases.
+// have ("h.0.attn.c_attn.weight"), and kernels of convolutions, [out, in, height, width]. None of all else, such as embeddings, heads, norms and biases.
 std::optional<MatrixForm> hidden_matrix(const ParamSpec& spec);
 
 // x[r, c] with all singular values near 1 (.7 to 1.2), by five steps of Newton and Schulz. 0 stays 0.

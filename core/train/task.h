@@ -54,9 +54,9 @@ struct TrainTask {
   std::vector<ParamSpec> parameters;
   // The shape under which checkpoints store parameter i: the same elements in the same order.
   std::vector<Shape> stored_shapes;
-  // The file of a checkpoint that holds them, and the names that they have there; null: their own.
+  // The file of a checkpoint that holds them, and the names that each has there; null: its own.
   std::string stored_file = kModelFile;
-  std::function<std::string(const std::string& name)> stored_name;
+  std::function<std::vector<std::string>(const std::string& name)> stored_names;
   // The weights that a run begins with; null: those of the initialisers.
   std::function<Params()> initial;
 

@@ -148,8 +148,11 @@ std::vector<StoredTensor> Trainer::stored_model() const {
   std::vector<StoredTensor> out;
   for (size_t i = 0; i < task_.parameters.size(); ++i) {
     const std::string& name = task_.parameters[i].name;
-    out.push_back(stored(i, task_.stored_name ? task_.stored_name(name) : name, state_.params,
-                         program_.param_types()[i], program_.has_parts_of_parameters()));
+    for (const std::string& each :
+         task_.stored_names ? task_.stored_names(name) : std::vector{name}) {
+      out.push_back(stored(i, each, state_.params, program_.param_types()[i],
+                           program_.has_parts_of_parameters()));
+    }
   }
   return out;
 }

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/base/error.h"
-
+#include "core/base/standard_output.h"
 #include "embedding_cache/cache.h"
 #include "embedding_cache/commit_store.h"
 #include "embedding_cache/delta.h"
@@ -360,7 +360,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return mstrain::embedding_cache::run(argc, argv);
+    const int status = mstrain::embedding_cache::run(argc, argv);
+    mstrain::finish_output();
+    return status;
   } catch (const mstrain::ConfigError& error) {
     fmt::print(stderr, "ec_tool: {}\n", error.what());
     return 2;

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/files.h"
+#include "core/base/standard_output.h"
 #include "core/base/version.h"
 #include "mcts/play/options.h"
 #include "mcts/play/program.h"
@@ -61,6 +62,7 @@ int main(int argc, char** argv) {
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     mstrain::mcts::play::run(mstrain::mcts::play::parse_options(arguments));
+    mstrain::finish_output();
     return kDone;
   } catch (const mstrain::ConfigError& error) {
     fmt::print(stderr, "mcts_play: {}\n", error.what());

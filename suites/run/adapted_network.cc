@@ -256,7 +256,29 @@ std::unique_ptr<TextWriter> AdaptedNetwork::writer(std::shared_ptr<const Tokeniz
   return writer == nullptr ? nullptr : std::make_unique<AdaptedWriter>(std::move(writer), lora_);
 }
 
-std::string adapter_name(const std::string& parameter) { return std::string(kPrefix) + parameter; }
+std::vector<std::string> adapter_names(const Network& network, const std::string& parameter) {
+  std::vector<std::string> out{std::string(kPrefix) + parameter};
+  for (const std::string& copy : network.copies()) {
+    if (network.meaning(copy).name == parameter) {
+      out.push_back(std::string(kPrefix) + copy);
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> modules_of(const Network& network) {
+  std::set<std::string> out;
+  const auto add = [&](const std::string& tensor) {
+    out.insert(tensor.substr(0, tensor.rfind('.')));
+  };
+  for (const ParamSpec& spec : network.specs()) {
+    add(spec.name);
+  }
+  for (const std::string& copy : network.copies()) {
+    add(copy);
+  }
+  return {out.begin(), out.end()};
+}
 
 std::vector<ParamSpec> trained_specs(const AdaptedNetwork& network) {
   std::vector<ParamSpec> specs = network.specs();
@@ -293,7 +315,13 @@ TrainTask adapted(TrainTask task, const AdaptedNetwork& network, Dtype dtype, ui
   task.parameters = trained_specs(network);
   task.stored_shapes = stored_shapes(network, task.parameters);
   task.stored_file = kAdapterFile;
-  task.stored_name = adapter_name;
+  std::map<std::string, std::vector<std::string>> names;
+  for (const ParamSpec& spec : task.parameters) {
+    names[spec.name] = adapter_names(network.base(), spec.name);
+  }
+  task.stored_names = [names = std::move(names)](const std::string& name) {
+    return names.at(name);
+  };
   task.frozen.clear();
   task.frozen_numbers = 0;
   const std::optional<WeightCode> code = network.lora().base.value;

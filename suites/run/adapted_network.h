@@ -31,6 +31,7 @@ class AdaptedNetwork final : public Network {
   Shape stored_shape(const std::string& name, const Shape& shape) const override;
   // In the file of an adapter names begin with base_model.model.
   StoredMeaning meaning(const std::string& stored) const override;
+  std::vector<std::string> copies() const override { return base_->copies(); }
   // A model's own files hold no adapters. What is frozen is not drawn.
   bool redraws(const std::string& name) const override {
     return is_lora(name) || (lora_.trains(name) && base_->redraws(name));
@@ -49,9 +50,13 @@ class AdaptedNetwork final : public Network {
   LoraConfig lora_;
 };
 
-// The file of an adapter's weights, and the name that a parameter has there.
+// The file of an adapter's weights, and the names that a parameter of `network` has there: PEFT takes a weight that is used once
+// more for another one.
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
-std::string adapter_name(const std::string& parameter);
+std::vector<std::string> adapter_names(const Network& network, const std::string& parameter);
+
+// Modules with weights, each of which files call so, and those of copies.
+std::vector<std::string> modules_of(const Network& network);
 
 // The parameters that are trained; and those that are not, in `dtype`. Where model.lora.base names a code, those that go into
 // it are f32, and no others have a matrix form: what reads or draws specs in that code makes what training keeps.

@@ -135,6 +135,64 @@ OrWord<std::vector<std::string>, AllLinearWord> targets_of(const Json& value,
   return names_in(value, "target_modules", source);
 }
 
+// PEFT trains every module whole whose name ends with one of these letters, after a dot or not; here it is after a dot.
+std::vector<std::string> modules_for(const std::vector<std::string>& ends, const Network& base,
+                                     const std::string& source) {
+  std::set<std::string> out(ends.begin(), ends.end());
+  for (const std::string& module : modules_of(base)) {
+    const bool is_meant = std::any_of(
+        ends.begin(), ends.end(), [&](const std::string& end) { return module.ends_with(end); });
+    if (is_meant && !ends_with_one_of(module, ends)) {
+      out.insert(module);
+    }
+  }
+  for (const std::string& copy : base.copies()) {
+    const std::string module = copy.substr(0, copy.rfind('.'));
+    const std::string parameter = base.meaning(copy).name;
+    const std::vector<std::string> all(out.begin(), out.end());
+    if (ends_with_one_of(module, all)) {
+      const std::string of = parameter.substr(0, parameter.rfind('.'));
+      check(ends_with_one_of(of, all),
+            "{}: modules_to_save has {}, whose weight the model shares with {}: without that one "
+            "they would be two",
+            source, module, of);
+      std::erase_if(out, [&](const std::string& end) {
+        return ends_with_one_of(module, std::span(&end, 1)) &&
+               !ends_with_one_of(of, std::span(&end, 1));
+      });
+    }
+  }
+  return {out.begin(), out.end()};
+}
+
+// The shortest ends of names by which PEFT trains whole what `network` does, and nothing else.
+std::vector<std::string> ends_for_peft(const AdaptedNetwork& network) {
+  const std::vector<std::string> modules = modules_of(network.base());
+  std::set<std::string> whole;
+  for (const std::string& module : modules) {
+    const StoredMeaning is = network.base().meaning(module + ".weight");
+    const bool is_copy = is.kind == StoredMeaning::Kind::kCopy;
+    const std::string of = is_copy ? is.name.substr(0, is.name.rfind('.')) : module;
+    if (ends_with_one_of(of, network.lora().modules_to_save)) {
+      whole.insert(module);
+    }
+  }
+  std::set<std::string> ends;
+  for (const std::string& module : whole) {
+    const auto reaches_others = [&](std::string_view end) {
+      return std::any_of(modules.begin(), modules.end(), [&](const std::string& other) {
+        return other.ends_with(end) && !whole.contains(other);
+      });
+    };
+    size_t dot = module.rfind('.');
+    while (dot != std::string::npos && reaches_others(std::string_view(module).substr(dot + 1))) {
+      dot = dot == 0 ? std::string::npos : module.rfind('.', dot - 1);
+    }
+    ends.insert(dot == std::string::npos ? module : module.substr(dot + 1));
+  }
+  return {ends.begin(), ends.end()};
+}
+
 // What PEFT wraps the model in; null for one that writes no text.
 OrderedJson task_type(const Network& network) {
   const std::vector<InputSpec> inputs = network.inputs();
@@ -203,7 +261,8 @@ LoraConfig lora_of(const Json& config, const std::string& source,
   check(targets != nullptr, "{}: target_modules is missing", source);
   lora.targets = targets_of(*targets, source, *base);
   if (const Json* const modules = reader.find("modules_to_save")) {
-    lora.modules_to_save = names_in(*modules, "modules_to_save", source);
+    lora.modules_to_save =
+        modules_for(names_in(*modules, "modules_to_save", source), *base, source);
   }
   reader.refuse_others();
   try {
@@ -233,8 +292,8 @@ std::string adapter_config(const AdaptedNetwork& network, const std::string& bas
   json["use_dora"] = false;
   json["init_lora_weights"] = true;
   json["inference_mode"] = true;
-  json["modules_to_save"] =
-      lora.modules_to_save.empty() ? OrderedJson() : OrderedJson(lora.modules_to_save);
+  const std::vector<std::string> whole = ends_for_peft(network);
+  json["modules_to_save"] = whole.empty() ? OrderedJson() : OrderedJson(whole);
   json["rank_pattern"] = OrderedJson::object();
   json["alpha_pattern"] = OrderedJson::object();
   return json.dump(2) + "\n";

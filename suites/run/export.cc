@@ -14,15 +14,16 @@
 #include "core/tensor/host.h"
 #include "suites/run/adapter_files.h"
 #include "suites/run/model_run.h"
+#include "suites/run/stop_ids.h"
 #include "suites/run/stored_model.h"
 
 namespace mstrain {
 namespace {
 
 // What else Hugging Face keeps beside weights; none of it changes them.
-constexpr const char* kCompanions[] = {"generation_config.json", "preprocessor_config.json",
-                                       "tokenizer_config.json",  "special_tokens_map.json",
-                                       "added_tokens.json",      "chat_template.jinja"};
+constexpr const char* kCompanions[] = {kGenerationConfigFile,   "preprocessor_config.json",
+                                       "tokenizer_config.json", "special_tokens_map.json",
+                                       "added_tokens.json",     "chat_template.jinja"};
 constexpr uint64_t kMaxCompanionBytes = 16 << 20;
 
 void check_output(FileSystem& files, const std::string& output) {
@@ -134,15 +135,17 @@ void write_tokenizer(FileSystem& files, const StoredModel& stored, AtomicFolder&
   }
 }
 
-// Writes the parameters of `weights` as `file`, under the names that `name_of` gives. Returns the file's entries.
+// Writes the parameters of `weights` as `file`, under the names that `names_of` gives. Returns the file's entries.
 std::vector<TensorEntry> write_as_they_are(
     AtomicFolder& folder, const char* file, const SafetensorsFolder& weights, const Items& items,
-    const std::function<std::string(const std::string&)>& name_of) {
+    const std::function<std::vector<std::string>(const std::string&)>& names_of) {
   std::vector<SafetensorsWriter::Tensor> tensors;
   std::map<std::string, const SafetensorsFolder::Item*> by_name;
-  for (const auto& [name, item] : items) {
-    tensors.push_back({name_of(name), *item->entry->dtype, item->entry->shape});
-    by_name[tensors.back().name] = item;
+  for (const auto& [parameter, item] : items) {
+    for (const std::string& name : names_of(parameter)) {
+      tensors.push_back({name, *item->entry->dtype, item->entry->shape});
+      by_name[name] = item;
+    }
   }
   SafetensorsWriter writer(folder.create(file), tensors, {{"format", "pt"}});
   for (const TensorEntry& entry : writer.entries()) {
@@ -197,8 +200,9 @@ void export_model(FileSystem& files, const std::string& model, const std::string
   AtomicFolder folder(files, output);
   if (adapted != nullptr && !how.merges) {
     const SafetensorsFolder weights = adapter_tensors(files, stored.folder);
-    write_as_they_are(folder, kAdapterFile, weights, parameters_in(weights, *adapted),
-                      adapter_name);
+    write_as_they_are(
+        folder, kAdapterFile, weights, parameters_in(weights, *adapted),
+        [&](const std::string& name) { return adapter_names(adapted->base(), name); });
     folder.write(kAdapterConfigFile, adapter_config(*adapted, stored.base->folder));
     // The head of another kind than the adapted model's is told by no adapter.
     if (OrderedJson config = stored.network->description(stored.description);
@@ -213,7 +217,7 @@ void export_model(FileSystem& files, const std::string& model, const std::string
         how.merges
             ? write_merged(folder, weights, items, Merged(*adapted, load_adapter(files, stored)))
             : write_as_they_are(folder, kWeightsFile, weights, items,
-                                [](const std::string& name) { return name; });
+                                [](const std::string& name) { return std::vector{name}; });
     OrderedJson config = stored.network->description(stored.description);
     config["dtype"] = dtype_name(entries);
     folder.write("config.json", config.dump(2) + "\n");

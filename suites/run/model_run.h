@@ -83,6 +83,9 @@ class ModelRun {
   // After open_data(): what a dry run says of this kind of model besides `plan`, of a rank in the current context; lines for people.
   virtual std::string describe_besides(const RunPlan& /*plan*/) const { return ""; }
 
+  // After open_data(): the token that texts are taught to end with, where that is part of what is learnt.
+  virtual std::optional<int32_t> taught_end() const { return {}; }
+
   // What has to follow a training of samples(), besides what every run has; valid as long as this.
   virtual std::vector<Callback*> callbacks() const { return {}; }
 

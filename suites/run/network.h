@@ -60,6 +60,8 @@ class Network {
   virtual Shape stored_shape(const std::string& name, const Shape& shape) const;
   // What a tensor of a weight file is.
   virtual StoredMeaning meaning(const std::string& stored) const = 0;
+  // Tensors of the model's class, each a module's of its own, that are a parameter used once more: StoredMeaning::Kind::kCopy.
+  virtual std::vector<std::string> copies() const { return {}; }
   // Whether parameter `name` is drawn anew where a run begins with a model that has none, or one of another shape: the head of
   // other labels.
   virtual bool redraws(const std::string& name) const;

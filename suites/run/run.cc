@@ -18,6 +18,7 @@
 #include "suites/run/plan.h"
 #include "suites/run/preflight.h"
 #include "suites/run/rank_log.h"
+#include "suites/run/stop_ids.h"
 #include "suites/run/stored_model.h"
 #include "suites/run/suite.h"
 #include "suites/run/sweep.h"
@@ -122,16 +123,17 @@ Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
     }
   }
   TrainTask task = task_of(request.files, *run, from);
-  if (!from) {
-    TrainData data = run->samples(Json::object());
-    return {std::move(run), std::move(task), std::move(data)};
+  const auto begun = from ? std::optional(open_model(request.files, *from)) : std::nullopt;
+  TrainData data = run->samples(begun ? begun->description : Json::object());
+  if (auto config =
+          generation_config(request.files, begun ? &*begun : nullptr, run->taught_end())) {
+    data.checkpoint_files.emplace_back(kGenerationConfigFile, std::move(*config));
   }
-  const StoredModel begun = open_model(request.files, *from);
-  TrainData data = run->samples(begun.description);
-  if (run->lora) {
+  if (begun && run->lora) {
     data.checkpoint_files.emplace_back(
-        kAdapterConfigFile, adapter_config(AdaptedNetwork(run->network(), *run->lora),
-                                           (begun.base != nullptr ? *begun.base : begun).folder));
+        kAdapterConfigFile,
+        adapter_config(AdaptedNetwork(run->network(), *run->lora),
+                       (begun->base != nullptr ? *begun->base : *begun).folder));
   }
   return {std::move(run), std::move(task), std::move(data)};
 }

@@ -10,8 +10,10 @@
 #include "core/base/paths.h"
 #include "core/io/folder.h"
 #include "core/train/checkpoint.h"
+#include "core/train/run_directory.h"
 #include "core/train/sweep.h"
 #include "suites/run/adapter_files.h"
+#include "suites/run/suite.h"
 
 namespace mstrain {
 
@@ -165,15 +167,52 @@ Holds holds_in(FileSystem& files, const std::string& folder) {
   };
 }
 
+// A checkpoint of an agent has weights, but is no model of this kind.
+void refuse_agent(FileSystem& files, const std::string& folder) {
+  constexpr uint64_t kLargest = 1 << 20;
+  const std::string run = join_path(parent_path(parent_path(folder)), kConfigFile);
+  if (!files.exists(run)) {
+    return;
+  }
+  if (const RunKind* const kind = run_kind_of(parse_yaml(files.read(run, kLargest), run))) {
+    throw ConfigError(
+        fmt::format("{}: is a checkpoint of an agent ({}: `{}` in {}), which mstrain play shows",
+                    folder, kind->type, kind->section, run));
+  }
+}
+
 StoredModel open_plain(FileSystem& files, const std::string& folder) {
   StoredModel out;
   out.folder = folder;
   const std::string config = join_path(out.folder, "config.json");
+  if (!files.exists(config)) {
+    refuse_agent(files, folder);
+  }
   out.description = parse_json(files.read(config, 16 << 20), config);
   const ModelEntry& entry = model_of(out.description, config);
   out.type = entry.type;
   out.network = entry.describe(out.description, config, holds_in(files, folder));
   return out;
+}
+
+// PEFT trains a weight that is used once more apart from that use, unless the adapter holds both.
+void check_copies(const SafetensorsFolder& adapter, const LoraConfig& lora, const Network& network,
+                  const std::string& source) {
+  for (const ParamSpec& spec : network.specs()) {
+    if (!lora.trains(spec.name)) {
+      continue;
+    }
+    const std::vector<std::string> names = adapter_names(network, spec.name);
+    for (const std::string& name : std::span(names).subspan(1)) {
+      const bool is_there = std::any_of(
+          adapter.items().begin(), adapter.items().end(),
+          [&](const SafetensorsFolder::Item& item) { return item.entry->name == name; });
+      check(is_there,
+            "{}: modules_to_save trains {}, but the weights beside it have no {}: in PEFT the "
+            "model would use two weights where it has one, which is not supported",
+            source, spec.name, name);
+    }
+  }
 }
 
 StoredModel open_adapter(FileSystem& files, const std::string& folder) {
@@ -208,6 +247,7 @@ StoredModel open_adapter(FileSystem& files, const std::string& folder) {
     network = entry.describe(out.description, own, holds_in(files, base));
   }
   const LoraConfig lora = lora_of(config, path, network);
+  check_copies(adapter_tensors(files, folder), lora, *network, path);
   out.network = std::make_shared<AdaptedNetwork>(std::move(network), lora);
   return out;
 }

@@ -2,37 +2,19 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "suites/run/stop_ids.h"
 
 namespace mstrain {
 namespace {
 
-constexpr uint64_t kLargest = 16 << 20;
-
-// `eos_token_id` of a file: one id or several, of which the model has some.
-void add_own(const Json& description, int64_t vocab, std::vector<int32_t>& out) {
-  const Json own = description.is_object() ? description.value("eos_token_id", Json()) : Json();
-  for (const Json& id : own.is_array() ? own : Json::array({own})) {
-    if (id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(vocab)) {
-      out.push_back(id.get<int32_t>());
-    }
-  }
-}
-
 // What ends a text: ids that were asked for, and the model's own.
-std::vector<int32_t> stop_ids(FileSystem& files, const StoredModel& stored,
-                              const std::vector<int64_t>& asked) {
-  std::vector<int32_t> out;
+std::vector<int32_t> all_stops(FileSystem& files, const StoredModel& stored,
+                               const std::vector<int64_t>& asked) {
+  std::vector<int32_t> out = stop_ids(files, stored);
   const int64_t vocab = *stored.network->ids();
   for (const int64_t id : asked) {
     check(id >= 0 && id < vocab, "stop {}: the model has ids from 0 to {}", id, vocab - 1);
     out.push_back(static_cast<int32_t>(id));
-  }
-  add_own(stored.description, vocab, out);
-  for (const StoredModel* model = &stored; model != nullptr; model = model->base.get()) {
-    if (const std::string path = join_path(model->folder, "generation_config.json");
-        files.exists(path)) {
-      add_own(parse_json(files.read(path, kLargest), path), vocab, out);
-    }
   }
   return out;
 }
@@ -73,7 +55,7 @@ Writing open_writing(FileSystem& files, const GenerateRequest& request) {
   if (out.tokenizer == nullptr) {
     load_tokenizer(files, stored.folder);  // says what it looks for
   }
-  out.options = {request.tokens, request.sampling, stop_ids(files, stored, request.stop),
+  out.options = {request.tokens, request.sampling, all_stops(files, stored, request.stop),
                  request.beams};
   out.params = load_params(files, stored, request.weights);
   if (request.weights) {

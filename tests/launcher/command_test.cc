@@ -13,6 +13,13 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
+TEST(Command, FailsWhereWhatItPrintsIsLost) {
+  const CommandResult lost =
+      RunningCommand({"-c", std::string(MSTRAIN_COMMAND) + " --version >/dev/full"}, "sh").wait();
+  EXPECT_EQ(lost.status, 1);
+  EXPECT_THAT(lost.err, HasSubstr("standard output: cannot write: No space left on device"));
+}
+
 TEST(Command, SaysWhatItIs) {
   const CommandResult version = run_command({"--version"});
   EXPECT_EQ(version.status, 0);

@@ -29,6 +29,11 @@ Config read_alphazero(const YamlNode& tree) {
                             "expected manual",
                             config.train.parallel.plan));
   }
+  if (config.train.checkpoint.best) {
+    config_fail(tree, "checkpoint.best",
+                "is of metrics of held-out data, which an alphazero run has none of; matches with "
+                "earlier checkpoints are in its report");
+  }
   if (config.evaluation.games % 2 != 0) {
     config_fail(tree, "evaluation.games",
                 fmt::format("expected an even number, found {}", config.evaluation.games));

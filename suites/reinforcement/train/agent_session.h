@@ -74,6 +74,7 @@ class AgentSession {
   int64_t env_steps_ = 0;
   int64_t iterations_ = 0;
   int64_t logged_ = 0, evaluated_ = 0, saved_ = -1;  // env_steps_ then
+  int64_t resumed_ = 0;                              // env_steps_ when this process began
   int64_t evaluations_ = 0;                          // so far
   int64_t met_ = 0;                                  // env_steps_ when all ranks were last together
   bool stopped_ = false;                             // by eval.stop_at_return

@@ -20,6 +20,7 @@ void AgentSession::loop() {
   const auto is_far_enough = [&] { return until_ && env_steps_ >= *until_ && !is_over(); };
   row_at_ = Clock::now();
   met_ = env_steps_;
+  resumed_ = env_steps_;
   while (!is_over()) {
     const Iteration iteration =
         agent_->iterate(static_cast<double>(env_steps_) / static_cast<double>(total_));

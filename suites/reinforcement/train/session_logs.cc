@@ -52,7 +52,8 @@ void AgentSession::log_row(const Iteration& iteration, bool last) {
   const double now = wall_clock();
   const double seconds = std::max(1e-9, seconds_since(row_at_) - away_);
   const int64_t steps = env_steps_ - logged_;
-  rate_ = static_cast<double>(steps) / seconds;
+  const auto timed = static_cast<double>(env_steps_ - std::max(logged_, resumed_));
+  rate_ = timed / seconds;
   if (last || steps >= config_.log.interval) {
     OrderedJson row{{"step", env_steps_}, {"env_steps", env_steps_}, {"iteration", iterations_}};
     if (!episodes_.empty()) {
@@ -64,7 +65,7 @@ void AgentSession::log_row(const Iteration& iteration, bool last) {
       row[name] = value;
       events_->scalar("train/" + name, value, env_steps_, now);
     }
-    row["step_seconds"] = seconds / static_cast<double>(steps);
+    row["step_seconds"] = seconds / timed;
     row[per_second("step")] = rate_;
     row["wall_seconds"] = wall_seconds();
     row["time"] = now;

@@ -143,6 +143,10 @@ Overrides AlignedRun::profile_changes() const {
                                                               : Overrides();
 }
 
+std::optional<int32_t> AlignedRun::taught_end() const {
+  return objective && !objective->scores() ? std::optional(answers_->end) : std::nullopt;
+}
+
 std::vector<Callback*> AlignedRun::callbacks() const {
   std::vector<Callback*> out;
   if (written_ != nullptr) {

@@ -18,6 +18,7 @@ class AlignedRun : public CausalRun {
                  const std::optional<std::string>& folder) override;
   TrainTask task() const override;
   TrainData samples(const Json& source = Json::object()) const override;
+  std::optional<int32_t> taught_end() const override;
   std::vector<Callback*> callbacks() const override;
   Overrides profile_changes() const override;
 

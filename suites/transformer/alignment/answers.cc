@@ -9,6 +9,7 @@
 #include "core/data/chat_template.h"
 #include "core/data/corpus_sources.h"
 #include "core/data/simple_tokenizers.h"
+#include "core/data/utf8.h"
 #include "core/train/numbers.h"
 #include "suites/transformer/alignment/answer_lines.h"
 
@@ -268,6 +269,9 @@ AnswerCorpus open_answers(FileSystem& files, const DataConfig& data,
     out.valid.push_back({name, encode(key, of_set)});
   }
   tell(out.counts);
+  log_info("answers end with {}, token {}",
+           Json(replace_invalid_utf8(out.tokenizer->decode(std::span(&out.end, 1)))).dump(),
+           out.end);
   for (const TokenizerFile& file : out.tokenizer->files()) {
     identity.add(file.bytes);
   }

@@ -69,10 +69,18 @@ Shape hf_shape(const T5Config&, std::string_view name, const Shape& shape) {
   return name.ends_with(".o.weight") ? Shape{shape[0], shape[1] * shape[2]} : shape;
 }
 
+std::vector<std::string> hf_copies(const T5Config& config) {
+  std::vector<std::string> out{"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"};
+  if (config.tie_embeddings) {
+    out.emplace_back(kHead);
+  }
+  return out;
+}
+
 StoredMeaning hf_meaning(const T5Config& config, const std::string& stored) {
   using Kind = StoredMeaning::Kind;
-  if (stored == "encoder.embed_tokens.weight" || stored == "decoder.embed_tokens.weight" ||
-      (config.tie_embeddings && stored == kHead)) {
+  const std::vector<std::string> copies = hf_copies(config);
+  if (std::find(copies.begin(), copies.end(), stored) != copies.end()) {
     return {Kind::kCopy, kShared};
   }
   if (stored == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight") {

@@ -14,6 +14,9 @@ namespace mstrain::t5 {
 // Elements are in the same order, so that only the shape changes. Names are equal.
 Shape hf_shape(const T5Config& config, std::string_view name, const Shape& shape);
 
+// Where files may hold the embedding once more.
+std::vector<std::string> hf_copies(const T5Config& config);
+
 // What a tensor of a weight file is: copies of the token embeddings, and a table of distances for cross-attention that old
 // files hold and nothing reads.
 StoredMeaning hf_meaning(const T5Config& config, const std::string& stored);

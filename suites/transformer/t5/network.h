@@ -14,6 +14,7 @@ class T5Network final : public NetworkOf<T5Config> {
   int64_t num_layers() const override { return config_.num_layers + config_.decoder_layers(); }
   std::optional<int64_t> ids() const override { return config_.vocab_size.value; }
   std::vector<std::pair<std::string, std::string>> identity() const override;
+  std::vector<std::string> copies() const override { return hf_copies(config_); }
   // input_ids[b, s], attention_mask[b, s] (1: seen, 0: padding), decoder_input_ids[b, t], decoder_attention_mask[b, t],
   // labels[b, t] (-100: not counted), of which decoder_input_ids or labels are there: the decoder reads decoder_input_ids,
   // or else the labels, one position later, after decoder_start_token. The loss is the mean cross-entropy of the labels. Of

@@ -56,12 +56,16 @@ void T5Run::settle(int64_t ids, const YamlNode& tree) {
   }
 }
 
+Seq2SeqVocabulary T5Run::vocabulary_of(std::shared_ptr<const Tokenizer> tokenizer) const {
+  return {std::move(tokenizer), model.extra_ids, {model.pad_token.value, model.eos_token.value}};
+}
+
 std::optional<int64_t> T5Run::known_ids(FileSystem& files, const YamlNode& tree) const {
   if (!TextRun::known_ids(files, tree)) {
     return std::nullopt;
   }
   const std::string path = data.tokenizer.path.value_or("byte");
-  return Seq2SeqVocabulary(load_tokenizer(files, path), model.extra_ids).size();
+  return vocabulary_of(load_tokenizer(files, path)).size();
 }
 
 void T5Run::open_data(FileSystem& files, const YamlNode& tree,
@@ -73,7 +77,7 @@ void T5Run::open_data(FileSystem& files, const YamlNode& tree,
   } else {
     open_text(files, tree, folder);
   }
-  vocabulary_ = std::make_shared<const Seq2SeqVocabulary>(corpus().tokenizer, model.extra_ids);
+  vocabulary_ = std::make_shared<const Seq2SeqVocabulary>(vocabulary_of(corpus().tokenizer));
   check_prompts(tree, [this](const std::string& prompt) { vocabulary_->encode(prompt); });
 }
 

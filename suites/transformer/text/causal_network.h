@@ -42,6 +42,11 @@ class CausalNetworkOf final : public NetworkOf<Config, CausalNetwork> {
                        [](const std::string& key) { return key == "model.head"; });
   }
   bool redraws(const std::string& name) const override { return name == kScoreWeight; }
+  std::vector<std::string> copies() const override {
+    const bool has_logits = head_of(this->config_.head) != HeadType::kScore;
+    return this->config_.tie_embeddings && has_logits ? std::vector<std::string>{"lm_head.weight"}
+                                                      : std::vector<std::string>();
+  }
 
  protected:
   std::shared_ptr<const CausalModel> model() const override {

@@ -6,6 +6,9 @@
 #include "core/base/error.h"
 #include "core/data/tokenizer_files.h"
 #include "core/data/utf8.h"
+#include "core/io/atomic_file.h"
+#include "tests/core/base/message_of.h"
+#include "tests/core/base/temporary_folder.h"
 #include "tests/core/data/scratch.h"
 #include "tests/core/data/small_tokenizers.h"
 
@@ -81,6 +84,36 @@ TEST(BpeTokenizer, EncodesAndDecodes) {
   EXPECT_THAT(tokenizer->special().after, ElementsAre(267));
   EXPECT_THROW(tokenizer->decode(Ids{268}), Error);
   EXPECT_THROW(tokenizer->decode(Ids{-1}), Error);
+}
+
+TEST(BpeTokenizer, EndsTextsAsTheFilesBesideItSay) {
+  const TemporaryFolder folder;
+  Json json = words();
+  json["added_tokens"].push_back({{"id", 268},
+                                  {"content", "<|im_end|>"},
+                                  {"single_word", false},
+                                  {"lstrip", false},
+                                  {"rstrip", false},
+                                  {"normalized", false},
+                                  {"special", true}});
+  write_file_atomic(real_files(), folder / "tokenizer.json", json.dump());
+  const auto read = [&](const char* config) {
+    write_file_atomic(real_files(), folder / "tokenizer_config.json", config);
+    return load_tokenizer(real_files(), folder.path());
+  };
+  EXPECT_EQ(read("{}")->end_of_text(), 267);
+  EXPECT_EQ(read(R"({"eos_token": "<|im_end|>"})")->end_of_text(), 268);
+  const auto both =
+      read(R"({"eos_token": {"content": "<|im_end|>"}, "pad_token": "<|endoftext|>"})");
+  EXPECT_EQ(both->end_of_text(), 268);
+  EXPECT_EQ(both->pad(), 267);
+  EXPECT_EQ(read(R"({"eos_token": null, "pad_token": "none"})")->pad(), std::nullopt);
+  write_file_atomic(real_files(), folder / "special_tokens_map.json",
+                    R"({"eos_token": "<|im_end|>"})");
+  EXPECT_EQ(read("{}")->end_of_text(), 268);
+  EXPECT_EQ(read(R"({"eos_token": "<|endoftext|>"})")->end_of_text(), 267);
+  EXPECT_THAT(message_of<IoError>([&] { read(R"({"eos_token": 3})"); }),
+              HasSubstr("tokenizer_config.json.eos_token: expected a token's text, found 3"));
 }
 
 TEST(BpeTokenizer, EveryByteStringRoundTrips) {

@@ -208,6 +208,10 @@ TEST(Optimizer, HiddenMatricesAreThoseOfNumberedLayers) {
   EXPECT_FALSE(is_hidden("h.0.attn.bias", false, {}));
   EXPECT_FALSE(is_hidden("h0.attn.weight", true, form));
   EXPECT_FALSE(is_hidden("h.0.relative.weight", true, {}));
+  // The kernels of convolutions: [out, in, height, width].
+  const auto kernel = hidden_matrix(
+      {"blocks.0.conv_1.weight", {Dtype::kF32, {8, 4, 3, 3}}, zeros_init(), true, {}});
+  EXPECT_EQ(kernel, (MatrixForm{.in_dims = 3, .out_first = true}));
 }
 
 TEST(Optimizer, LambStandsStillWhereDirectionAndParameterAreZero) {

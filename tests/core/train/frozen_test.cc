@@ -35,7 +35,7 @@ TrainTask half_frozen(Dtype dtype = Dtype::kF32) {
     spec.type.dtype = dtype;
   }
   task.stored_file = "part.safetensors";
-  task.stored_name = [](const std::string& name) { return "part." + name; };
+  task.stored_names = [](const std::string& name) { return std::vector{"part." + name}; };
   return task;
 }
 

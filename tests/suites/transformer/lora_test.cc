@@ -212,6 +212,35 @@ TEST_F(LoraRun, TrainsModulesWhole) {
   EXPECT_EQ(norm(open_model(real_files(), folder_ / "merged")), norm(stored));
 }
 
+// What PEFT needs to train the same: the copy of a weight that the model uses twice, and ends of names that mean nothing else.
+TEST_F(LoraRun, TrainsATiedWeightWholeUnderBothNames) {
+  train(text("run", from_base() + ", lora: {rank: 2, targets: [c_fc], modules_to_save: [wte]}"));
+  const std::string folder = find_checkpoint(real_files(), folder_ / "run");
+  const SafetensorsFile weights(real_files(), join_path(folder, kAdapterFile));
+  const auto bytes = [&](const char* name) {
+    const auto data = weights.data(weights.at(name));
+    return std::vector<std::byte>(data.begin(), data.end());
+  };
+  EXPECT_EQ(bytes("base_model.model.transformer.wte.weight"),
+            bytes("base_model.model.lm_head.weight"));
+  EXPECT_EQ(Json::parse(checkpoint_file("run", 6, kAdapterConfigFile))["modules_to_save"],
+            Json({"lm_head", "wte"}));
+  EXPECT_EQ(open_model(real_files(), folder).network->specs().size(),
+            open_model(real_files(), folder_ / "run").network->specs().size());
+}
+
+// How a model ends its texts stays with it.
+TEST_F(LoraRun, KeepsHowTheModelWrites) {
+  write_file_atomic(real_files(), join_path(base_, "generation_config.json"),
+                    R"({"eos_token_id": [3, 5], "temperature": 0.5})");
+  for (const char* more : {"", ", lora: {rank: 2}"}) {
+    real_files().remove_all(folder_ / "run");
+    train(text("run", from_base() + more));
+    EXPECT_EQ(Json::parse(checkpoint_file("run", 6, "generation_config.json")),
+              Json({{"eos_token_id", {3, 5}}, {"temperature", 0.5}}));
+  }
+}
+
 // Whatever stands in the files of an adapter is read, or refused with an error that names them.
 TEST_F(LoraRun, DamagedFilesAreErrors) {
   train(text("run", from_base() + ", lora: {rank: 2, targets: [c_fc]}"));

@@ -52,6 +52,7 @@ ADAPTERS = {
     "vit_mlp": ("vit", dict(r=2, lora_alpha=8, target_modules=["mlp.fc2", "attention.o_proj"])),
     "vit_regex": ("vit", dict(r=2, lora_alpha=6, target_modules=r".*layers\.1\.(attention\.k_proj|mlp\.fc1)")),
     "vit_all": ("vit", dict(r=2, lora_alpha=6, target_modules="all-linear", modules_to_save=["classifier"])),
+    "llama_norms": ("llama", dict(r=2, lora_alpha=8, target_modules=["q_proj"], modules_to_save=["norm"])),
     "llama_head": ("llama", dict(r=2, lora_alpha=8, target_modules=["up_proj"], modules_to_save=["lm_head"])),
 }
 REFUSED = {"use_dora": True, "bias": "all", "rank_pattern": {"q_proj": 3}, "alpha_pattern": {"q_proj": 3},
@@ -237,6 +238,35 @@ log: {{interval: 1}}
                       .eval(), batch)
 
 
+def check_tied(folder):
+    """A weight that is used twice is two in PEFT, and one name may be the end of another: what is trained whole here is the same there."""
+    for base, module in (("gpt2", "wte"), ("llama", "norm")):
+        run = f"whole_{module}"
+        (folder / "run.yaml").write_text(f"""
+run: {{output_dir: {run}, threads: 1}}
+model: {{init: {{from: {base}}}, lora: {{rank: 2, modules_to_save: [{module}]}}}}
+data: {{train: text.txt, split: 1.0, tokenizer: {{type: byte}}, seq_length: 8}}
+batch: {{global: 4}}
+optimizer: {{lr: 1.0e-1}}
+schedule: {{type: constant, total_steps: 3}}
+""")
+        mstrain("--config", "run.yaml", folder=folder)
+        mstrain("export", "--checkpoint", run, "--output", f"{run}_out", folder=folder)
+        batch = examples(base)
+        save_file(batch, folder / "in.safetensors")
+        for there in (folder / f"{run}/checkpoints/step-00000003", folder / f"{run}_out"):
+            mstrain("forward", "--model", there, "--input", "in.safetensors", "--output", "out.safetensors", folder=folder)
+            model = PeftModel.from_pretrained(open_base(folder, base), there).eval()
+            ours = load_file(folder / "out.safetensors")["logits"]
+            assert difference(ours, model(**batch).logits) <= 1e-4, (there, difference(ours, model(**batch).logits))
+    weights = load_file(there.parent / "whole_wte_out/adapter_model.safetensors")
+    del weights["base_model.model.lm_head.weight"]
+    save_file(weights, folder / "whole_wte_out/adapter_model.safetensors")
+    done = subprocess.run([MSTRAIN, "export", "--checkpoint", "whole_wte_out", "--output", "nowhere"], cwd=folder,
+                          capture_output=True, text=True)
+    assert done.returncode == 1 and "lm_head" in done.stderr and "modules_to_save" in done.stderr, done
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -246,6 +276,7 @@ def main():
         check_merged_in_16_bits(folder)
         check_refusals(folder)
         check_training(folder)
+        check_tied(folder)
     print(f"peft {peft.__version__} and mstrain agree on {len(ADAPTERS)} adapters and {STEPS} steps")
 
 

@@ -324,6 +324,7 @@ TEST(AlphaZeroRun, BadConfigurationsNameTheKey) {
        {std::pair("game=connect_for", "did you mean connect_four"),
         std::pair("game=kuhn_poker", "hides cards"),
         std::pair("evaluation.games=7", "evaluation.games"),
+        std::pair("checkpoint.best=eval_loss", "checkpoint.best"),
         std::pair("algorithm.simulation=3", "did you mean algorithm.simulations"),
         std::pair("run.mode=generate", "run.mode"),
         std::pair("algorithm.played_out=0.5", "see algorithm.resign"),
