@@ -96,6 +96,13 @@ int tokenize(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
   } else {
     job.tokenizer = load_tokenizer(files, *name);
   }
+  if (const SpecialIds special = job.tokenizer->special();
+      job.add_special && special.before.empty() && special.after.empty()) {
+    fmt::print(stderr,
+               "--add-special adds nothing: {} names no token that stands before or after a "
+               "document\n",
+               *name);
+  }
   Meter meter;
   job.report = [&](const TokenizeProgress& progress) { meter(progress); };
   TokenizeProgress progress;

@@ -67,7 +67,13 @@ class TreeBuilder final : public nlohmann::json_sax<Json> {
     if (text.starts_with("parse error") && text.find(": ") != std::string_view::npos) {
       text.remove_prefix(text.find(": ") + 2);
     }
-    throw IoError(fmt::format("{}: offset {}: {}", name_, position, text));
+    // It quotes what it read last, a character perhaps in half.
+    std::string shown;
+    for (const char c : text) {
+      const auto byte = static_cast<unsigned char>(c);
+      shown += byte < 0x80 ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
+    }
+    throw IoError(fmt::format("{}: offset {}: {}", name_, position, shown));
   }
 
  private:

@@ -171,6 +171,12 @@ void check_sweep_config(const SweptRun& run, const SweepConfig& sweep, const Yam
   if (sweep.method != SweepMethod::kHalving) {
     return;
   }
+  if (sweep.first_steps && *sweep.first_steps >= run.total_steps) {
+    config_fail(tree, "sweep.first_steps",
+                fmt::format("expected less than the {} steps of a run, found {}: nothing would be "
+                            "left behind",
+                            run.total_steps, *sweep.first_steps));
+  }
   const int64_t interval = run.eval_interval.value_or(run.total_steps);
   if (sweep.first_steps && *sweep.first_steps % interval != 0) {
     config_fail(tree, "sweep.first_steps",

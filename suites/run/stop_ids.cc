@@ -48,8 +48,7 @@ std::optional<std::string> generation_config(FileSystem& files, const StoredMode
   if (is_new) {
     config = Json::object();
   }
-  std::vector<int32_t> ends =
-      begun != nullptr ? stop_ids(files, *begun) : std::vector<int32_t>();
+  std::vector<int32_t> ends = begun != nullptr ? stop_ids(files, *begun) : std::vector<int32_t>();
   const bool is_known = !end || std::find(ends.begin(), ends.end(), *end) != ends.end();
   if (is_new && is_known) {
     return std::nullopt;

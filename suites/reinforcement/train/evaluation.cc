@@ -65,7 +65,9 @@ std::optional<Evaluated> evaluate(const EnvConfig& config, int64_t episodes, uin
     if (stop) {
       return std::nullopt;
     }
-    check(step <= kLongest, "{}: an episode of an evaluation does not end within {} steps",
+    check(step <= kLongest,
+          "environment.time_limit: null, and an episode of {} in an evaluation does not end within "
+          "{} steps; say how many it may have",
           group.spec().name, kLongest);
     player.act(group.observations(), group.legal(), actions, values);
     group.step(actions);

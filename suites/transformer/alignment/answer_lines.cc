@@ -45,6 +45,10 @@ AnswerLine read_line(const JsonLines::Line& line, const std::string& path,
   const bool prefers =
       objective.prefers() || (objective.judges() && json.is_object() && json.contains("chosen"));
   if (objective.type == ObjectiveType::kSft && json.is_object() && json.contains("messages")) {
+    if (json.contains("response")) {
+      throw IoError(
+          fmt::format("{}: has `messages` and `response`; expected one of them", out.where));
+    }
     out.messages = messages_at(json, out.where);
     return out;
   }

@@ -144,15 +144,15 @@ class Encoder {
 };
 
 void tell(const AnswerCounts& counts) {
-  const auto warn = [](int64_t count, const char* what) {
+  const auto warn = [](int64_t count, const char* noun, const char* what) {
     if (count > 0) {
-      log_warning("{} {} of data {}", grouped(count), count == 1 ? "line" : "lines", what);
+      log_warning("{} {}{} of data {}", grouped(count), noun, count == 1 ? "" : "s", what);
     }
   };
-  warn(counts.malformed, "cannot be read, and skipped (objective.malformed)");
-  warn(counts.empty, "without an answer, skipped");
-  warn(counts.cut, "longer than data.seq_length, whose answers are cut off");
-  warn(counts.overlong, "longer than data.seq_length, skipped");
+  warn(counts.malformed, "line", "cannot be read, and skipped (objective.malformed)");
+  warn(counts.empty, "sample", "without an answer, skipped");
+  warn(counts.cut, "sample", "longer than data.seq_length, whose answers are cut off");
+  warn(counts.overlong, "sample", "longer than data.seq_length, skipped");
 }
 
 // Says why none of `lines` is a sample.

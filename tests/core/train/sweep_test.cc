@@ -94,6 +94,8 @@ TEST(SweepTrials, MistakesNameTheirKey) {
               HasSubstr("did you mean eval_loss?"));
   EXPECT_THAT(check("sweep: {keys: {a.b: [1]}}", [](TrainConfig& c) { c.eval.interval = {}; }),
               HasSubstr("needs evaluations"));
+  EXPECT_THAT(check("sweep: {method: halving, keys: {a.b: [1]}, first_steps: 1000000}", as_is),
+              HasSubstr("sweep.first_steps: expected less than the "));
   EXPECT_THAT(check("sweep: {method: halving, keys: {a.b: [1]}, first_steps: 7}", as_is),
               HasSubstr("no multiple of eval.interval 250"));
 }
