@@ -98,9 +98,8 @@ Plan plan(const Options& options, const std::vector<Workload>& workloads) {
   Plan out;
   const bool in_memory = options.store.kind == StoreKind::kMemory ||
                          (options.store.kind == StoreKind::kAuto && !has_rocksdb());
-  out.buffer_bytes =
+  const uint64_t most_waiting =
       (uint64_t{options.store.write_back_mib} << 20) + (in_memory ? 0 : 2 * kWriteBufferBytes);
-  out.memory_bytes = out.buffer_bytes;
   for (size_t t = 0; t < workloads.size(); ++t) {
     const Workload& load = workloads[t];
     const TableOptions& table = options.tables[t];
@@ -119,6 +118,9 @@ Plan plan(const Options& options, const std::vector<Workload>& workloads) {
       p.store_memory_bytes = static_cast<uint64_t>(
           static_cast<double>(load.rows) * index_and_filter_bytes(options.store, p.record_bytes));
     }
+    // Where no row ever leaves, those of a commit wait alone: as it was begun, what changed since then, and RocksDB's newest writes.
+    const bool none_leaves = load.are_all && load.rows <= table.host_rows;
+    out.buffer_bytes += none_leaves ? 3 * load.rows * (p.record_bytes + 48) : most_waiting;
     out.memory_bytes += p.host_bytes + p.host_overhead_bytes + p.store_memory_bytes;
     p.commit_bytes = p.host_rows * p.record_bytes;
     look_up(load, table.host_rows, p);
@@ -133,6 +135,8 @@ Plan plan(const Options& options, const std::vector<Workload>& workloads) {
     out.read_seconds += p.read_seconds;
     out.tables.push_back(p);
   }
+  out.buffer_bytes = std::min(out.buffer_bytes, most_waiting);
+  out.memory_bytes += out.buffer_bytes;
   if (out.compute_seconds > 0) {
     double writing = 0;
     for (const TablePlan& p : out.tables) {

@@ -14,6 +14,7 @@ namespace mstrain::embedding_cache {
 
 struct Workload {
   uint64_t rows = 1'000'000;  // distinct ids of the table
+  bool are_all = true;        // false: more of them may come
   double alpha = 1.05;        // of Zipf's law: the k-th id is drawn with weight k^-alpha
   uint64_t draws_per_batch = 100'000;
   std::optional<ReplayResult> replayed = {};  // tells what the law and the draws would

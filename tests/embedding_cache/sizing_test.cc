@@ -248,6 +248,17 @@ TEST(Sizing, PlanForeseesTheStoresMemory) {
   }
 }
 
+// What waits for the store is bounded by the rows, where they all stay.
+TEST(Sizing, PlansWaitForNoMoreRowsThanThereAre) {
+  Options options;
+  options.directory = "none";
+  options.tables = {{.name = "t", .host_rows = 1000, .segments = {{.width = 4}}}};
+  const auto waiting = [&](const Workload& load) { return plan(options, {load}).buffer_bytes; };
+  EXPECT_LT(waiting({.rows = 1000}), uint64_t{1} << 20);
+  EXPECT_GE(waiting({.rows = 1001}), uint64_t{256} << 20);
+  EXPECT_GE(waiting({.rows = 1000, .are_all = false}), uint64_t{256} << 20);
+}
+
 // Batches of one id, so that no two rows are equally old.
 TEST(Sizing, ReplayOfLruEqualsAPlainList) {
   const std::vector<Id> log = zipf_log(3000, 0.9, 8000, kSizingSeed);

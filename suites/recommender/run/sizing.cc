@@ -154,6 +154,7 @@ embedding_cache::Plan plan_rows(const Tables& tables, const Placement& placement
     const TableSpec& table = tables.specs()[t];
     embedding_cache::Workload load{
         .rows = placement.share(t, table.rows().value_or(options.tables[t].host_rows)),
+        .are_all = table.rows().has_value(),
         .draws_per_batch = table.ids_of(static_cast<uint64_t>(batch / placement.ranks()))};
     if (!replayed.empty()) {
       load.replayed = replayed[t];
