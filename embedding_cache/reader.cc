@@ -182,8 +182,13 @@ Reader Reader::open(const ReaderOptions& options) {
   auto state = std::make_unique<State>();
   state->options = options;
   state->files = options.files == nullptr ? &real_files() : options.files;
-  check(options.read_threads >= 1 && options.host_rows >= 1,
-        "embedding_cache: reader: {} threads and {} rows in memory", options.read_threads,
+  constexpr int kMostThreads = 256;
+  constexpr uint64_t kMostRows = uint64_t{1} << 40;
+  check(options.read_threads >= 1 && options.read_threads <= kMostThreads,
+        "embedding_cache: reader: read_threads: expected 1 to {}, found {}", kMostThreads,
+        options.read_threads);
+  check(options.host_rows >= 1 && options.host_rows <= kMostRows,
+        "embedding_cache: reader: host_rows: expected 1 to {}, found {}", kMostRows,
         options.host_rows);
   state->now = reader_detail::open_generation(*state->files, options, options.commit);
   return Reader(std::move(state));

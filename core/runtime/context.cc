@@ -43,6 +43,9 @@ const Context& current_context() {
 }
 
 ContextScope::ContextScope(const Context& context) : previous_(bound) { bound = &context; }
+ContextScope::ContextScope(Context&& context) : own_(std::move(context)), previous_(bound) {
+  bound = &*own_;
+}
 ContextScope::~ContextScope() { bound = previous_; }
 
 }  // namespace mstrain

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "core/runtime/buffer.h"
 
@@ -35,15 +36,17 @@ struct Context {
 // The context of this thread: the innermost ContextScope, else a process-wide default (the default back end, all processors).
 const Context& current_context();
 
-// Binds `context` to this thread until the end of the scope. The context must outlive the scope.
+// Binds `context` to this thread until the end of the scope. One that is named must outlive the scope.
 class ContextScope {
  public:
   explicit ContextScope(const Context& context);
+  explicit ContextScope(Context&& context);
   ~ContextScope();
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
 
  private:
+  std::optional<Context> own_;
   const Context* previous_;
 };
 

@@ -149,7 +149,8 @@ void RunRecord::write(const RunState& state) {
                    {"checkpoint", "checkpoints/" + checkpoint_name(state.best->step)}};
   }
   run["history"] = history_;
-  write_file_atomic(directory_.files(), directory_.at(kRunFile), run.dump(2) + "\n");
+  write_file_atomic(directory_.files(), directory_.at(kRunFile),
+                    run.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
 }
 
 }  // namespace mstrain

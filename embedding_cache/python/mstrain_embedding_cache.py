@@ -110,6 +110,8 @@ def _tensor(data, kind, what):
     """Address, length and owner of a tensor that speaks DLPack."""
     if data.__dlpack_device__()[0] != _CPU:
         raise TypeError(f"{what}: expected memory of the CPU, found that of a device; .cpu() copies it")
+    if getattr(data, "is_neg", lambda: False)():
+        raise TypeError(f"{what}: expected the numbers themselves, found a view of their negatives; .resolve_neg() copies it")
     capsule = data.__dlpack__()  # until it is consumed it frees itself
     tensor = ctypes.cast(_capsule_pointer(capsule, b"dltensor"), ctypes.POINTER(_DLTensor)).contents
     if (tensor.code, tensor.bits) not in _DLPACK_TYPES[kind] or tensor.lanes != 1:
@@ -182,6 +184,13 @@ def _number(value, what):
     value = operator.index(value)
     if not 0 <= value < 1 << 64:
         raise Error(f"{what} is {value}")
+    return value
+
+
+def _threads(value):
+    value = operator.index(value)
+    if not 1 <= value <= 256:
+        raise Error(f"read_threads: expected 1 to 256, found {value}")
     return value
 
 
@@ -356,7 +365,8 @@ class Reader:
         self._handle = None
         self._widths = {}
         self._handle = _check(
-            _lib.ec_reader_open(os.fsencode(directory), _number(commit, "commit"), _number(host_rows, "host_rows"), read_threads))
+            _lib.ec_reader_open(os.fsencode(directory), _number(commit, "commit"), _number(host_rows, "host_rows"),
+                                _threads(read_threads)))
 
     def _open(self):
         if not self._handle:

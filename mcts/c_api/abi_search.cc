@@ -88,6 +88,7 @@ AbiSearch::AbiSearch(const mst_mcts_game& table, const std::string& policy,
 void AbiSearch::set_root(const void* state) {
   batch_.items = {};
   search_->set_root(AnyGame(std::make_unique<AbiState>(*game_, state)));
+  has_root_ = true;
 }
 
 void AbiSearch::run(const Budget& budget, mst_mcts_evaluate evaluate, void* context,

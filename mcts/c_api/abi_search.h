@@ -17,6 +17,7 @@ class AbiSearch {
 
   const mst_mcts_game& table() const { return game_->table; }
   void set_root(const void* state);
+  bool has_root() const { return has_root_; }
   void advance(uint32_t action) { search_->advance(action); }
   // A null function: random rollouts.
   void run(const Budget& budget, mst_mcts_evaluate evaluate, void* context, bool with_priors);
@@ -32,6 +33,7 @@ class AbiSearch {
   std::unique_ptr<AnySearch<AnyGame>> search_;
   float discount_;
   EvalBatch<AnyGame> batch_;
+  bool has_root_ = false;
 };
 
 }  // namespace mstrain::mcts

@@ -1,5 +1,6 @@
 #include "mcts/c_api/mstrain_mcts.h"
 
+#include <algorithm>
 #include <new>
 #include <numeric>
 #include <span>
@@ -82,7 +83,10 @@ const mstrain::mcts::AbiSearch& inside(const mst_mcts_search* search) {
 mstrain::mcts::Budget budget_of(const mst_mcts_budget* budget) {
   check_pointer(budget, "budget");
   mstrain::mcts::Budget out{.simulations = budget->simulations, .stable = budget->stable};
-  if (budget->milliseconds > 0) {
+  check(budget->milliseconds >= 0,
+        "budget: milliseconds: expected 0, for no limit, or more; found {}", budget->milliseconds);
+  constexpr double kForEver = 1e12;
+  if (budget->milliseconds > 0 && budget->milliseconds < kForEver) {
     out.time = mstrain::mcts::Budget::milliseconds(budget->milliseconds).time;
   }
   return out;
@@ -94,9 +98,10 @@ void check_game(const mst_mcts_game* game) {
         game->abi_version, MST_MCTS_ABI_VERSION);
   check(game->players >= 1 && game->players <= 8, "game: {} players; 1 to 8 are possible",
         game->players);
-  check(game->state_size >= 1 && game->max_actions >= 1,
-        "game: state_size {} and max_actions {} must be positive", game->state_size,
-        game->max_actions);
+  constexpr uint32_t kMostActions = 1 << 24;
+  check(game->state_size >= 1, "game: state_size is 0; expected 1 or more");
+  check(game->max_actions >= 1 && game->max_actions <= kMostActions,
+        "game: max_actions is {}; expected 1 to {}", game->max_actions, kMostActions);
   check(game->player && game->legal && game->apply && game->returns,
         "game: player, legal, apply and returns must be given");
   check(game->min_return <= game->max_return, "game: min_return {} lies above max_return {}",
@@ -194,6 +199,12 @@ int mst_mcts_gather(mst_mcts_search* const* searches, uint32_t search_count,
       check(one.players == other.players && one.max_actions == other.max_actions &&
                 one.observation_size == other.observation_size,
             "gather: search {} is of another game than search 0", i);
+      check(std::find(searches, searches + i, searches[i]) == searches + i,
+            "gather: search {} is listed twice", i);
+      check(inside(searches[i]).gathered() == 0,
+            "gather: search {} waits for the answers to its last batch; scatter them first", i);
+      check(inside(searches[i]).has_root(), "gather: search {} has no root; call set_root() first",
+            i);
     }
     uint32_t total = 0;
     for (uint32_t i = 0; i < search_count; ++i) {

@@ -207,6 +207,59 @@ TEST(CApiErrors, ABrokenEvaluatorIsACodeInEveryMode) {
   }
 }
 
+TEST(CApiErrors, ABatchThatIsRefusedLeavesAllSearchesAsTheyWere) {
+  Fault none = Fault::kNone;
+  const mst_mcts_game game = broken_game(&none);
+  const State start{0};
+  Handle a(game, "puct", "{seed: 1}");
+  Handle b(game, "puct", "{seed: 2}");
+  mst_mcts_set_root(a.search, &start);
+  const mst_mcts_budget budget{1000, 0, 0};
+  uint32_t counts[2];
+  const auto gather = [&](std::vector<mst_mcts_search*> searches) {
+    return mst_mcts_gather(searches.data(), static_cast<uint32_t>(searches.size()), &budget, 1, 2,
+                           nullptr, nullptr, counts);
+  };
+  EXPECT_EQ(gather({a.search, b.search}), MST_MCTS_USAGE);
+  EXPECT_STREQ(mst_mcts_last_error(), "gather: search 1 has no root; call set_root() first");
+  EXPECT_EQ(gather({a.search, a.search}), MST_MCTS_USAGE);
+  EXPECT_STREQ(mst_mcts_last_error(), "gather: search 1 is listed twice");
+  EXPECT_EQ(gather({a.search}), MST_MCTS_OK) << mst_mcts_last_error();
+  ASSERT_EQ(counts[0], 1U);
+  mst_mcts_set_root(b.search, &start);
+  EXPECT_EQ(gather({b.search, a.search}), MST_MCTS_USAGE);
+  EXPECT_EQ(gather({b.search}), MST_MCTS_OK) << mst_mcts_last_error();
+  mst_mcts_search* both[] = {a.search, b.search};
+  const std::vector<float> values(4, 0.0F);
+  const std::vector<float> priors(4, 1.0F);
+  EXPECT_EQ(mst_mcts_scatter(both, 2, 2, values.data(), priors.data()), MST_MCTS_OK);
+  EXPECT_EQ(gather({a.search, b.search}), MST_MCTS_OK) << mst_mcts_last_error();
+}
+
+TEST(CApiErrors, NumbersOutOfRangeAreNamed) {
+  Fault none = Fault::kNone;
+  mst_mcts_game game = broken_game(&none);
+  const State start{0};
+  Handle h(game, "uct", "{seed: 1}");
+  mst_mcts_set_root(h.search, &start);
+  const auto run = [&](double milliseconds) {
+    const mst_mcts_budget budget{20, milliseconds, 0};
+    return mst_mcts_run(h.search, &budget, nullptr, nullptr, 0);
+  };
+  for (const double limit : {-1.0, -5.0, static_cast<double>(NAN)}) {
+    EXPECT_EQ(run(limit), MST_MCTS_USAGE) << limit;
+    EXPECT_NE(std::string(mst_mcts_last_error()).find("budget: milliseconds"), std::string::npos);
+  }
+  for (const double limit : {0.0, 1e13, 1e300, static_cast<double>(INFINITY)}) {
+    EXPECT_EQ(run(limit), MST_MCTS_OK) << limit << ": " << mst_mcts_last_error();
+  }
+  game.max_actions = 0xffffffffU;
+  mst_mcts_search* search = nullptr;
+  EXPECT_EQ(mst_mcts_create(&game, "uct", "{}", &search), MST_MCTS_GAME);
+  EXPECT_STREQ(mst_mcts_last_error(), "game: max_actions is 4294967295; expected 1 to 16777216");
+  EXPECT_EQ(search, nullptr);
+}
+
 TEST(CApiErrors, WrongAnswersToABatchAreRefusedAndMayBeGivenAgain) {
   Fault none = Fault::kNone;
   const mst_mcts_game game = broken_game(&none);

@@ -7,6 +7,7 @@
 
 #include "core/base/crash_notice.h"
 #include "core/base/error.h"
+#include "core/base/filled.h"
 #include "core/base/shared_library.h"
 #include "suites/reinforcement/env/c_environment.h"
 #include "suites/reinforcement/env/episodes.h"
@@ -24,6 +25,13 @@ std::vector<double> bounds(const double* given, int64_t size, double otherwise) 
                           : std::vector<double>(given, given + size);
 }
 
+void check_bounds(const std::string& path, const char* what, const Space& box) {
+  for (size_t k = 0; k < box.low.size(); ++k) {
+    check(box.low[k] <= box.high[k], "{}: bounds of {} {} are {} … {}", path, what, k, box.low[k],
+          box.high[k]);
+  }
+}
+
 EnvSpec spec_of(const std::string& path, const Api& api) {
   const auto size_of = [&](const char* what, int64_t found, int64_t least) {
     check(found >= least && found <= kMostNumbers, "{}: {} is {}: expected {} … {}", path, what,
@@ -38,6 +46,7 @@ EnvSpec spec_of(const std::string& path, const Api& api) {
   constexpr double kUnbounded = std::numeric_limits<double>::infinity();
   spec.observation = Space::box(bounds(api.observation_low, seen, -kUnbounded),
                                 bounds(api.observation_high, seen, kUnbounded));
+  check_bounds(path, "observation", spec.observation);
   if (size_of("discrete_actions", api.discrete_actions, 0) > 0) {
     check(api.box_actions == 0, "{}: {} discrete actions and {} of a box: expected one of both",
           path, api.discrete_actions, api.box_actions);
@@ -47,10 +56,7 @@ EnvSpec spec_of(const std::string& path, const Api& api) {
     check(api.action_low != nullptr && api.action_high != nullptr,
           "{}: actions of a box need action_low and action_high", path);
     spec.action = Space::box(bounds(api.action_low, taken, 0), bounds(api.action_high, taken, 0));
-    for (size_t k = 0; k < static_cast<size_t>(taken); ++k) {
-      check(spec.action.low[k] <= spec.action.high[k], "{}: bounds of action {} are {} … {}", path,
-            k, spec.action.low[k], spec.action.high[k]);
-    }
+    check_bounds(path, "action", spec.action);
   }
   spec.state_size = size_of("state_size", api.state_size, 1);
   check(api.time_limit >= 0 && api.time_limit <= std::numeric_limits<int32_t>::max(),
@@ -71,39 +77,19 @@ const Api& load_api(const std::string& path) {
         "compile "
         "it again with this mstrain's c_environment.h",
         path, api->version, api->size, MSTRAIN_ENVIRONMENT_VERSION, sizeof(Api));
-  const void* functions[] = {
-      reinterpret_cast<void*>(api->create),    reinterpret_cast<void*>(api->destroy),
-      reinterpret_cast<void*>(api->begin),     reinterpret_cast<void*>(api->step),
-      reinterpret_cast<void*>(api->observe),   reinterpret_cast<void*>(api->get_state),
-      reinterpret_cast<void*>(api->set_state), reinterpret_cast<void*>(api->last_error)};
-  check(std::find(std::begin(functions), std::end(functions), nullptr) == std::end(functions),
-        "{}: one of its functions is NULL", path);
+  const std::pair<const char*, void*> functions[] = {
+      {"create", reinterpret_cast<void*>(api->create)},
+      {"destroy", reinterpret_cast<void*>(api->destroy)},
+      {"begin", reinterpret_cast<void*>(api->begin)},
+      {"step", reinterpret_cast<void*>(api->step)},
+      {"observe", reinterpret_cast<void*>(api->observe)},
+      {"get_state", reinterpret_cast<void*>(api->get_state)},
+      {"set_state", reinterpret_cast<void*>(api->set_state)}};
+  for (const auto& [name, function] : functions) {
+    check(function != nullptr, "{}: its function {} is NULL", path, name);
+  }
   return *api;
 }
-
-// Numbers that foreign code fills in: what it leaves out is NaN, what it writes beyond the end is found.
-template <class T>
-class Filled {
- public:
-  explicit Filled(int64_t size) : numbers_(static_cast<size_t>(size) + kGuard) {}
-  T* begin() {
-    std::fill(numbers_.begin(), numbers_.end(), std::numeric_limits<T>::quiet_NaN());
-    std::memset(numbers_.data() + size(), kMark, kGuard * sizeof(T));
-    return numbers_.data();
-  }
-  bool is_overrun() const {
-    const auto* guard = reinterpret_cast<const unsigned char*>(numbers_.data() + size());
-    return std::any_of(guard, guard + kGuard * sizeof(T),
-                       [](unsigned char c) { return c != kMark; });
-  }
-  size_t size() const { return numbers_.size() - kGuard; }
-  const T* data() const { return numbers_.data(); }
-
- private:
-  static constexpr size_t kGuard = 16;
-  static constexpr unsigned char kMark = 0xA5;
-  std::vector<T> numbers_;
-};
 
 struct Stream {
   mstrain_random random;
@@ -128,8 +114,8 @@ class PluginDynamics final : public Dynamics {
       : path_(path),
         api_(api),
         spec_(spec_of(path, api)),
-        seen_(spec_.observation.size()),
-        state_(spec_.state_size) {
+        seen_(static_cast<size_t>(spec_.observation.size())),
+        state_(static_cast<size_t>(spec_.state_size)) {
     for (int64_t i = 0; i < n; ++i) {
       void* env = call("create", [&] { return api_.create(); });
       check(env != nullptr, "{}: create() failed", path_);
@@ -212,9 +198,12 @@ class PluginDynamics final : public Dynamics {
  private:
   void expect_success(int64_t i, const char* function, int status) const {
     if (status != 0) {
-      const char* said = call("last_error", [&] { return api_.last_error(at(i)); });
+      const char* said = api_.last_error == nullptr
+                             ? nullptr
+                             : call("last_error", [&] { return api_.last_error(at(i)); });
+      const bool is_said = said != nullptr && said[0] != '\0';
       fail("{}: {}() of environment {} failed: {}", path_, function, i,
-           said == nullptr ? fmt::format("status {}", status) : said);
+           is_said ? said : fmt::format("status {}", status));
     }
   }
 

@@ -1,10 +1,11 @@
 #include "suites/transformer/alignment/reward_library.h"
 
 #include <cmath>
-#include <limits>
+#include <span>
 
 #include "core/base/crash_notice.h"
 #include "core/base/error.h"
+#include "core/base/filled.h"
 #include "core/base/shared_library.h"
 #include "suites/transformer/alignment/c_reward.h"
 
@@ -22,8 +23,7 @@ const mstrain_reward_api& reward_api(const std::string& path) {
         "compile it again with this mstrain's c_reward.h",
         path, api->version, api->size, MSTRAIN_REWARD_VERSION, sizeof(mstrain_reward_api));
   check(api->name != nullptr && api->name[0] != '\0', "{}: it gives no name", path);
-  check(api->score != nullptr && api->last_error != nullptr, "{}: one of its functions is NULL",
-        path);
+  check(api->score != nullptr, "{}: its function score is NULL", path);
   return *api;
 }
 
@@ -41,22 +41,28 @@ std::vector<double> RewardLibrary::score(std::span<const WrittenAnswer> answers)
     given.push_back({text_of(answer.prompt), text_of(answer.text), text_of(answer.expected),
                      answer.tokens, answer.is_cut ? 1 : 0});
   }
-  std::vector<double> rewards(answers.size(), std::numeric_limits<double>::quiet_NaN());
+  Filled<double> rewards(answers.size());
   int status = 0;
-  {
+  try {
     const CrashNotice notice(path_.c_str(), "score");
-    status = api_.score(given.data(), static_cast<int64_t>(given.size()), rewards.data());
+    status = api_.score(given.data(), static_cast<int64_t>(given.size()), rewards.begin());
+  } catch (const std::exception& error) {  // of one in C++
+    fail("{}: {}: score() threw {}", path_, api_.name, error.what());
   }
   if (status != 0) {
     const CrashNotice notice(path_.c_str(), "last_error");
-    const char* why = api_.last_error();
-    fail("{}: {} failed with {}: {}", path_, api_.name, status, why == nullptr ? "" : why);
+    const char* const why = api_.last_error == nullptr ? nullptr : api_.last_error();
+    fail("{}: {}: score() failed with {}{}{}", path_, api_.name, status, why == nullptr ? "" : ": ",
+         why == nullptr ? "" : why);
   }
-  for (size_t i = 0; i < rewards.size(); ++i) {
-    check(std::isfinite(rewards[i]), "{}: {} gives {} to the answer \"{}\" of \"{}\"", path_,
-          api_.name, rewards[i], answers[i].text, answers[i].prompt);
+  check(!rewards.is_overrun(), "{}: {}: score() wrote more than the {} rewards it was asked for",
+        path_, api_.name, rewards.size());
+  const std::span<const double> all(rewards.data(), rewards.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    check(std::isfinite(all[i]), "{}: {} gives {} to the answer {:?} of {:?}", path_, api_.name,
+          all[i], answers[i].text, answers[i].prompt);
   }
-  return rewards;
+  return {all.begin(), all.end()};
 }
 
 }  // namespace mstrain

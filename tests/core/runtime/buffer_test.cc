@@ -134,6 +134,8 @@ TEST(Context, AScopeBindsItsThreadAlone) {
       EXPECT_NE(elsewhere, &inner);
     }
     EXPECT_EQ(current_context().num_threads(), 3);
+    const ContextScope own({.threads = 7});  // keeps what nobody else does
+    EXPECT_EQ(current_context().num_threads(), 7);
   }
   EXPECT_EQ(&current_context(), before);
 }

@@ -60,7 +60,7 @@ TEST(Plugin, ThatCannotBeUsedSaysWhyByItsFile) {
               ThrowsMessage<Error>(
                   HasSubstr("libplugin_other_version.so: made for version 2 of the interface")));
   EXPECT_THAT([] { use("no_function"); },
-              ThrowsMessage<Error>(HasSubstr("one of its functions is NULL")));
+              ThrowsMessage<Error>(HasSubstr("its function step is NULL")));
   EXPECT_THAT([] { use("no_actions"); },
               ThrowsMessage<Error>(HasSubstr("box_actions is 0: expected 1")));
   EXPECT_THAT([] { use("gives_null"); }, ThrowsMessage<Error>(HasSubstr("gave NULL")));

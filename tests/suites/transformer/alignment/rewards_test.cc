@@ -102,13 +102,15 @@ TEST(RewardLibrary, ScoresWithOtherRules) {
 TEST(RewardLibrary, MistakesNameTheFileAndWhatIsWrong) {
   const std::pair<const char*, const char*> kFaults[] = {
       {"other_version", "made for version 7 of the interface"},
-      {"no_function", "one of its functions is NULL"},
+      {"no_function", "its function score is NULL"},
       {"no_name", "it gives no name"},
       {"gives_null", "mstrain_reward() gave NULL"},
       {"nothing", "there is no such library"},
       {"gives_nan", "faulty gives nan to the answer \"46\" of \"?\""},
       {"leaves_out", "faulty gives nan to the answer \"46\" of \"?\""},
-      {"fails", "faulty failed with 3: the judge is asleep"}};
+      {"fails", "faulty: score() failed with 3: the judge is asleep"},
+      {"says_nothing", "faulty: score() failed with 3"},
+      {"writes_too_much", "faulty: score() wrote more than the 1 rewards it was asked for"}};
   for (const auto& [name, why] : kFaults) {
     const std::string message =
         message_of<Error>([&] { earned(from_library(name), "46", "46", 3); });

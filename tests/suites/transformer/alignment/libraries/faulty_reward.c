@@ -12,16 +12,18 @@
 #define LEAVES_OUT 6
 #define FAILS 7
 #define ABORTS 8
+#define WRITES_TOO_MUCH 9
+#define SAYS_NOTHING 10
 
 static int score(const mstrain_answer* answers, int64_t count, double* rewards) {
   (void)answers;
-  if (FAULT == FAILS) {
+  if (FAULT == FAILS || FAULT == SAYS_NOTHING) {
     return 3;
   }
   if (FAULT == ABORTS) {
     abort();
   }
-  for (int64_t i = 0; i + (FAULT == LEAVES_OUT) < count; ++i) {
+  for (int64_t i = 0; i + (FAULT == LEAVES_OUT) < count + (FAULT == WRITES_TOO_MUCH); ++i) {
     rewards[i] = FAULT == GIVES_NAN ? NAN : 1;
   }
   return 0;
@@ -37,6 +39,8 @@ const mstrain_reward_api* mstrain_reward(void) {
     api.score = 0;
   } else if (FAULT == NO_NAME) {
     api.name = "";
+  } else if (FAULT == SAYS_NOTHING) {
+    api.last_error = 0;
   }
   return FAULT == GIVES_NULL ? 0 : &api;
 }
