@@ -38,7 +38,7 @@ same_run rules_host rules 8
 
 command_of killed cuda 8 embedding_cache.device_rows=88
 "${command[@]}" >"$work/killed.log" 2>&1 &
-until [ "$(grep -c '"loss"' "$work/killed/metrics.jsonl" 2>/dev/null)" -ge 6 ]; do
+until [ "$(cat "$work/killed/metrics.jsonl" 2>/dev/null | grep -c '"loss"')" -ge 6 ]; do
   sleep 0.05
 done
 kill -9 $!
