@@ -152,6 +152,8 @@ struct TableOptions {
   }
 };
 
+inline constexpr int kMostReadThreads = 256;
+
 struct StoreOptions {
   StoreKind kind =
       StoreKind::kAuto;    // auto: RocksDB where it was built in and a directory is given
@@ -166,7 +168,7 @@ struct StoreOptions {
   void fields(V& v) {
     v("kind", kind, "where rows live that host memory does not hold",
       rule::one_of({"auto", "memory", "rocksdb"}));
-    v("read_threads", read_threads, "reads in flight", rule::at_least(1).at_most(256));
+    v("read_threads", read_threads, "reads in flight", rule::at_least(1).at_most(kMostReadThreads));
     v("direct_io", direct_io, "reads and writes past the page cache");
     v("block_kib", block_kib, "size of a block", rule::at_least(1).at_most(1024));
     v("bloom_bits", bloom_bits, "filter bits a row", rule::at_least(0).at_most(32));

@@ -182,10 +182,9 @@ Reader Reader::open(const ReaderOptions& options) {
   auto state = std::make_unique<State>();
   state->options = options;
   state->files = options.files == nullptr ? &real_files() : options.files;
-  constexpr int kMostThreads = 256;
   constexpr uint64_t kMostRows = uint64_t{1} << 40;
-  check(options.read_threads >= 1 && options.read_threads <= kMostThreads,
-        "embedding_cache: reader: read_threads: expected 1 to {}, found {}", kMostThreads,
+  check(options.read_threads >= 1 && options.read_threads <= kMostReadThreads,
+        "embedding_cache: reader: read_threads: expected 1 to {}, found {}", kMostReadThreads,
         options.read_threads);
   check(options.host_rows >= 1 && options.host_rows <= kMostRows,
         "embedding_cache: reader: host_rows: expected 1 to {}, found {}", kMostRows,

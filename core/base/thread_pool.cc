@@ -56,12 +56,20 @@ struct Loop {
 
 ThreadPool::ThreadPool(int threads) {
   check(threads >= 0, "ThreadPool: {} threads", threads);
-  for (int i = 0; i < threads; ++i) {
-    threads_.emplace_back([this] { work(); });
+  try {
+    for (int i = 0; i < threads; ++i) {
+      threads_.emplace_back([this] { work(); });
+    }
+  } catch (const std::exception& error) {
+    stop();
+    fail("ThreadPool: {} threads, of which the system gives {}: {}", threads, threads_.size(),
+         error.what());
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

@@ -19,8 +19,9 @@ namespace mstrain {
 // then joins.
 class ThreadPool {
  public:
-  explicit ThreadPool(
-      int threads);  // >= 0; with 0 the caller of parallel_for works alone and submit runs at once
+  // threads >= 0; with 0 the caller of parallel_for works alone and submit runs at once. Throws Error where the system
+  // does not give so many.
+  explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -46,6 +47,7 @@ class ThreadPool {
  private:
   void post(std::function<void()> task);
   void work();
+  void stop();  // and join
 
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -10,7 +10,7 @@ namespace mstrain {
 namespace {
 
 // Whether a node shows its operand as it is: moves, and the marks of what derivatives are taken by.
-bool is_view(const Node& node) {
+bool passes_on(const Node& node) {
   return node.op->alias != nullptr && node.inputs.size() == 1 && node.outputs.size() == 1;
 }
 
@@ -36,7 +36,7 @@ std::vector<bool> gathered_nodes(const Graph& graph) {
   std::vector<bool> gathered(graph.size(), false);
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
-    gathered[id] = is_gather(graph, id) || (is_view(node) && gathered[node.inputs[0].node]);
+    gathered[id] = is_gather(graph, id) || (passes_on(node) && gathered[node.inputs[0].node]);
   }
   return gathered;
 }
@@ -53,7 +53,8 @@ class Regather {
     // By value: the trace's graph grows.
     const Node node = trace.graph().node(value.node);
     const Tensor from = trace.tensor_of(node.inputs[0]);
-    const Tensor moved = is_view(node) ? after(from, anchor) : barrier(std::array{from, anchor})[0];
+    const Tensor moved =
+        passes_on(node) ? after(from, anchor) : barrier(std::array{from, anchor})[0];
     const Tensor made = apply(*node.op, std::span(&moved, 1), node.attrs, node.where)[0];
     return again_.emplace(value.node, made).first->second;
   }
@@ -68,7 +69,7 @@ GraphPtr regathered(const Graph& graph) {
   const std::vector<bool> gathered = gathered_nodes(graph);
   Regather regather;
   const auto rule = [&](const RewriteNode& it) -> std::optional<Tensors> {
-    if (it.node.place.part != StepPart::kBackward || is_view(it.node)) {
+    if (it.node.place.part != StepPart::kBackward || passes_on(it.node)) {
       return std::nullopt;
     }
     // What the backward pass has made marks the time.

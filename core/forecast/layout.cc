@@ -225,21 +225,13 @@ ParallelConfig RunLayout::in(ParallelConfig config) const {
 }
 
 std::vector<std::string> RunLayout::keys() const {
-  std::vector<std::string> out = {
-      fmt::format("parallel.data={}", data),
-      fmt::format("parallel.tensor={}", tensor),
-      fmt::format("parallel.pipeline={}", pipeline),
-      fmt::format("parallel.context={}", context),
-      fmt::format("parallel.virtual_pipeline={}", virtual_pipeline),
-      fmt::format("parallel.sequence_parallel={}", sequence_parallel),
-      fmt::format("parallel.copies={}", copies),
-      fmt::format("parallel.zero.stage={}", zero),
-      fmt::format("parallel.schedule={}", own ? std::string_view(own_file) : name_of(schedule)),
-      fmt::format("parallel.overlap.tensor={}", overlap.tensor)};
-  const bool is_even =
-      std::adjacent_find(stages.begin(), stages.end(), std::not_equal_to<>()) == stages.end();
-  out.push_back(fmt::format("parallel.stage_layout=[{}]",
-                            is_even ? "" : fmt::format("{}", fmt::join(stages, ", "))));
+  const YamlNode section = write_config(in(ParallelConfig()));
+  std::vector<std::string> out;
+  for (const char* key :
+       {"data", "tensor", "pipeline", "context", "virtual_pipeline", "sequence_parallel", "copies",
+        "zero.stage", "schedule", "overlap.tensor", "stage_layout"}) {
+    out.push_back(fmt::format("parallel.{}={}", key, to_flow(*find_config(section, key))));
+  }
   out.push_back(fmt::format("batch.micro={}", micro));
   out.push_back(fmt::format("memory.recompute={}", kRecomputes[static_cast<size_t>(recompute)]));
   return out;

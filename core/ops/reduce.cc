@@ -359,7 +359,10 @@ Tensor reduce(const OpDef& op, const Arg& arg, const Shape& axes, bool keep_dims
   for (int64_t axis : axes) {
     check(axis >= -x.rank() && axis < x.rank(), "{}: axis {} is outside of {}, at {}", op.name,
           axis, to_string(x.shape()), to_string(arg.where()));
-    reduced[static_cast<size_t>(axis < 0 ? axis + x.rank() : axis)] = true;
+    bool& is_reduced = reduced[static_cast<size_t>(axis < 0 ? axis + x.rank() : axis)];
+    check(!is_reduced, "{}: axes {} name axis {} twice, at {}", op.name, to_string(axes), axis,
+          to_string(arg.where()));
+    is_reduced = true;
   }
   Shape sorted;
   for (int i = 0; i < x.rank(); ++i) {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <unordered_set>
 
 #include "core/base/version.h"
 #include "core/base/yaml.h"
@@ -193,14 +194,14 @@ int mst_mcts_gather(mst_mcts_search* const* searches, uint32_t search_count,
     check(uint64_t{search_count} * max_leaves <= capacity,
           "gather: {} searches with {} leaves each need a capacity of {}; it is {}", search_count,
           max_leaves, uint64_t{search_count} * max_leaves, capacity);
+    std::unordered_set<const mst_mcts_search*> listed;
     for (uint32_t i = 0; i < search_count; ++i) {
       const mst_mcts_game& one = inside(searches[0]).table();
       const mst_mcts_game& other = inside(searches[i]).table();
       check(one.players == other.players && one.max_actions == other.max_actions &&
                 one.observation_size == other.observation_size,
             "gather: search {} is of another game than search 0", i);
-      check(std::find(searches, searches + i, searches[i]) == searches + i,
-            "gather: search {} is listed twice", i);
+      check(listed.insert(searches[i]).second, "gather: search {} is listed twice", i);
       check(inside(searches[i]).gathered() == 0,
             "gather: search {} waits for the answers to its last batch; scatter them first", i);
       check(inside(searches[i]).has_root(), "gather: search {} has no root; call set_root() first",

@@ -171,7 +171,7 @@ void AdaptedNetwork::check_targets() const {
   }
   std::vector<std::string> modules;
   for (const ParamSpec& spec : base_->specs()) {
-    modules.push_back(spec.name.substr(0, spec.name.rfind('.')));
+    modules.push_back(module_of(spec.name));
   }
   check_names("module with weights", lora_.modules_to_save, modules);
 }
@@ -266,16 +266,15 @@ std::vector<std::string> adapter_names(const Network& network, const std::string
   return out;
 }
 
+std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
+
 std::vector<std::string> modules_of(const Network& network) {
   std::set<std::string> out;
-  const auto add = [&](const std::string& tensor) {
-    out.insert(tensor.substr(0, tensor.rfind('.')));
-  };
   for (const ParamSpec& spec : network.specs()) {
-    add(spec.name);
+    out.insert(module_of(spec.name));
   }
   for (const std::string& copy : network.copies()) {
-    add(copy);
+    out.insert(module_of(copy));
   }
   return {out.begin(), out.end()};
 }

@@ -55,6 +55,9 @@ class AdaptedNetwork final : public Network {
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 std::vector<std::string> adapter_names(const Network& network, const std::string& parameter);
 
+// "h.0.attn.c_attn" of "h.0.attn.c_attn.weight".
+std::string module_of(const std::string& tensor);
+
 // Modules with weights, each of which files call so, and those of copies.
 std::vector<std::string> modules_of(const Network& network);
 

@@ -147,11 +147,11 @@ std::vector<std::string> modules_for(const std::vector<std::string>& ends, const
     }
   }
   for (const std::string& copy : base.copies()) {
-    const std::string module = copy.substr(0, copy.rfind('.'));
+    const std::string module = module_of(copy);
     const std::string parameter = base.meaning(copy).name;
     const std::vector<std::string> all(out.begin(), out.end());
     if (ends_with_one_of(module, all)) {
-      const std::string of = parameter.substr(0, parameter.rfind('.'));
+      const std::string of = module_of(parameter);
       check(ends_with_one_of(of, all),
             "{}: modules_to_save has {}, whose weight the model shares with {}: without that one "
             "they would be two",
@@ -172,7 +172,7 @@ std::vector<std::string> ends_for_peft(const AdaptedNetwork& network) {
   for (const std::string& module : modules) {
     const StoredMeaning is = network.base().meaning(module + ".weight");
     const bool is_copy = is.kind == StoredMeaning::Kind::kCopy;
-    const std::string of = is_copy ? is.name.substr(0, is.name.rfind('.')) : module;
+    const std::string of = is_copy ? module_of(is.name) : module;
     if (ends_with_one_of(of, network.lora().modules_to_save)) {
       whole.insert(module);
     }

@@ -36,11 +36,10 @@ Overrides layout_so_far(FileSystem& files, const TrainConfig& config, int64_t ra
   return out;
 }
 
-// What keeps these ranks from running it; empty: nothing.
+// What, beside what the search has asked, keeps these ranks from running it; empty: nothing.
 std::string hindrance(const Planning& planning, const YamlNode& tree) {
   try {
     const std::unique_ptr<ModelRun> run = read_run(tree);
-    check_runs(run->train.parallel, tree, planning.cluster.ranks());
     check_batch(run->train, run->train.parallel.data, tree);
     TensorParts(planning.run->adapted_task(), run->train, current_context());
     return "";

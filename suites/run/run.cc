@@ -104,10 +104,10 @@ Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   std::optional<std::string> from = begins_with(tree);
   if (model != nullptr) {
     run->take_adapted_network(*model->network);
-    run->settle(run->data_ids(), tree);
     from = model->folder;
-  } else {
-    run->settle(run->data_ids(), tree);
+  }
+  run->settle(run->data_ids(), tree);
+  if (model == nullptr) {
     Findings findings;
     find_oddities(run->train, tree, findings);
     if (is_split && !run->holds_out()) {

@@ -20,35 +20,41 @@ void add_ids(const Json& description, int64_t vocab, std::vector<int32_t>& out) 
   }
 }
 
-// Of the model, else of the model that it adapts; null where there is none.
-Json found_config(FileSystem& files, const StoredModel& of) {
+// Of the model and of those that it adapts, in this order.
+std::vector<Json> configs_of(FileSystem& files, const StoredModel& of) {
+  std::vector<Json> out;
   for (const StoredModel* model = &of; model != nullptr; model = model->base.get()) {
     const std::string path = join_path(model->folder, kGenerationConfigFile);
     if (files.exists(path)) {
-      return parse_json(files.read(path, kLargest), path);
+      out.push_back(parse_json(files.read(path, kLargest), path));
     }
   }
-  return {};
+  return out;
+}
+
+std::vector<int32_t> ids_of(const StoredModel& model, const std::vector<Json>& configs) {
+  std::vector<int32_t> out;
+  const int64_t vocab = model.network->ids().value_or(0);
+  add_ids(model.description, vocab, out);
+  for (const Json& config : configs) {
+    add_ids(config, vocab, out);
+  }
+  return out;
 }
 
 }  // namespace
 
 std::vector<int32_t> stop_ids(FileSystem& files, const StoredModel& model) {
-  std::vector<int32_t> out;
-  const int64_t vocab = model.network->ids().value_or(0);
-  add_ids(model.description, vocab, out);
-  add_ids(found_config(files, model), vocab, out);
-  return out;
+  return ids_of(model, configs_of(files, model));
 }
 
 std::optional<std::string> generation_config(FileSystem& files, const StoredModel* begun,
                                              std::optional<int32_t> end) {
-  Json config = begun != nullptr ? found_config(files, *begun) : Json();
-  const bool is_new = !config.is_object();
-  if (is_new) {
-    config = Json::object();
-  }
-  std::vector<int32_t> ends = begun != nullptr ? stop_ids(files, *begun) : std::vector<int32_t>();
+  const std::vector<Json> configs =
+      begun != nullptr ? configs_of(files, *begun) : std::vector<Json>();
+  std::vector<int32_t> ends = begun != nullptr ? ids_of(*begun, configs) : std::vector<int32_t>();
+  const bool is_new = configs.empty() || !configs[0].is_object();
+  Json config = is_new ? Json::object() : configs[0];
   const bool is_known = !end || std::find(ends.begin(), ends.end(), *end) != ends.end();
   if (is_new && is_known) {
     return std::nullopt;

@@ -138,7 +138,9 @@ OrderedJson hf_config(const VitConfig& config, const Json& source,
   std::vector<std::string> names = labels;
   if (names.empty()) {
     names = labels_in(source);
-    names.resize(std::ssize(names) == classes ? names.size() : 0);
+    if (std::ssize(names) != classes) {
+      names.clear();
+    }
   }
   for (auto i = static_cast<int64_t>(names.size()); i < classes; ++i) {
     names.push_back(unnamed(i));

@@ -1,14 +1,18 @@
 #include "core/base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <stdexcept>
 #include <vector>
 
 #include "core/base/error.h"
+#include "tests/amount.h"
 
 namespace mstrain {
 namespace {
@@ -80,6 +84,30 @@ TEST(ThreadPool, DestructorRunsWhatWasSubmitted) {
     }
   }
   EXPECT_EQ(done, 100);
+}
+
+// A process of its own, which may have no more memory than for a few stacks.
+[[noreturn]] void make_too_many_threads() {
+  constexpr rlim_t kMost = rlim_t{1} << 30;
+  const rlimit limit = {kMost, kMost};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) {
+    std::_Exit(1);
+  }
+  try {
+    ThreadPool pool(100'000);
+  } catch (const Error& error) {
+    std::fputs(error.what(), stderr);
+    std::_Exit(3);
+  }
+  std::_Exit(0);
+}
+
+TEST(ThreadPoolDeathTest, ThatCannotHaveItsThreadsSaysSo) {
+  if (kSanitized) {
+    GTEST_SKIP() << "sanitizers reserve more memory than the limit gives";
+  }
+  EXPECT_EXIT(make_too_many_threads(), testing::ExitedWithCode(3),
+              "ThreadPool: 100000 threads, of which the system gives [0-9]+: ");
 }
 
 }  // namespace

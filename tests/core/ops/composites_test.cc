@@ -87,6 +87,13 @@ TEST_F(Composites, CrossEntropyNamesATargetOutOfRange) {
               HasSubstr("cross_entropy: targets are [1], the rows of logits [2]"));
 }
 
+TEST_F(Composites, SumNamesAnAxisThatIsGivenTwice) {
+  EXPECT_THAT(error_of([] {
+                sum(random_tensor({2, 3}, 4), {1, -1});
+              }),
+              HasSubstr("reduce_sum: axes [1, -1] name axis -1 twice"));
+}
+
 // Attention of one query written out by hand.
 TEST_F(Composites, AttentionIsAWeightedMeanOfValues) {
   const Tensor q = random_tensor({1, 1, 1, 4}, 5);

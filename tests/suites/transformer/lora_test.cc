@@ -12,6 +12,7 @@
 #include "suites/run/adapter_files.h"
 #include "suites/run/export.h"
 #include "suites/run/run.h"
+#include "suites/run/stop_ids.h"
 #include "suites/run/stored_model.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
@@ -21,6 +22,7 @@ namespace mstrain::gpt {
 namespace {
 
 using testing::HasSubstr;
+using testing::IsSupersetOf;
 
 class LoraRun : public testing::Test {
  protected:
@@ -239,6 +241,12 @@ TEST_F(LoraRun, KeepsHowTheModelWrites) {
     EXPECT_EQ(Json::parse(checkpoint_file("run", 6, "generation_config.json")),
               Json({{"eos_token_id", {3, 5}}, {"temperature", 0.5}}));
   }
+  // An adapter that stops elsewhere too.
+  const std::string adapter = folder_ / "adapter";
+  export_model(real_files(), folder_ / "run", adapter);
+  write_file_atomic(real_files(), join_path(adapter, kGenerationConfigFile),
+                    R"({"eos_token_id": 7})");
+  EXPECT_THAT(stop_ids(real_files(), open_model(real_files(), adapter)), IsSupersetOf({7, 3, 5}));
 }
 
 // Whatever stands in the files of an adapter is read, or refused with an error that names them.
