@@ -28,9 +28,10 @@ namespace {
 // Before those that suites add.
 const Command kOwnCommands[] = {
     {{"generate",
-      "--checkpoint DIR --prompt TEXT... [--chat [--system TEXT]] [--tokens N] [--stop ID...]\n"
-      "    [--greedy | --temperature T --top-k K --top-p P --min-p P] [--seed S]\n"
-      "    [--weights f32|bf16|int8|nf4]",
+      "--checkpoint DIR --prompt TEXT [--prompt TEXT ...] [--chat [--system TEXT]]\n"
+      "    [--tokens N] [--stop ID ...] [--greedy | --temperature T --top-k K --top-p P --min-p "
+      "P]\n"
+      "    [--seed S] [--weights f32|bf16|int8|nf4]",
       "continue texts, or answer in a chat, up to an ID or the end that the model knows"},
      generate},
     {{"eval", "--checkpoint DIR [--config FILE] [key.path=value ...]",
@@ -47,8 +48,8 @@ const Command kOwnCommands[] = {
       "or with what it adapts"},
      export_weights},
     {{"tokenize",
-      "--tokenizer X --input F --output F.bin [--format nanogpt | llmc | megatron | jsonl]\n"
-      "    [--add-special]",
+      "--tokenizer X --input F [--input F ...] --output F.bin\n"
+      "    [--format nanogpt | llmc | megatron | jsonl] [--add-special] [--binary]",
       "text files or JSON lines to ids; after a kill the same command goes on"},
      tokenize},
     {{"inspect", "PATH", "what a run, checkpoint, tokenizer, safetensors file or data file holds"},

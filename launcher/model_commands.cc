@@ -164,6 +164,9 @@ int evaluate(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
     throw ConfigError(fmt::format("--config FILE is missing: {} lies in no run directory", folder));
   }
   YamlNode tree = load_config(*config);
+  std::erase_if(tree.children, [](const YamlNode& section) {
+    return section.key == "parallel";  // of the ranks that train; this is one
+  });
   if (home) {  // where what lies beside checkpoints is, however the run was called then
     set_config(tree, "run.output_dir", YamlNode::string(*home));
   }

@@ -8,6 +8,7 @@
 #include "core/base/interrupt.h"
 #include "core/base/same_file.h"
 #include "core/data/simple_tokenizers.h"
+#include "core/data/text_check.h"
 #include "core/data/tokenize_files.h"
 #include "core/train/numbers.h"
 #include "launcher/commands.h"
@@ -61,29 +62,42 @@ class Meter {
 
 int tokenize(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop) {
   std::optional<std::string> name;
-  std::optional<std::string> input;
+  std::vector<std::string> inputs;
+  bool binary = false;
   TokenizeJob job;
   std::optional<std::string> output;
   const std::vector<Option> options{
       text_option("--tokenizer", "X", name, "a tokenizer's file or folder, char or byte"),
-      text_option("--input", "F", input, "a text file, JSON lines, a folder or a pattern"),
+      {"--input", "F", [&](const std::string& text) { inputs.push_back(text); },
+       "a text file, JSON lines, a folder or a pattern; once for each"},
       text_option("--output", "F", output, "the file of ids; - is standard output"),
       {"--format", "FORMAT", [&](const std::string& value) { job.format = format_of(value); },
        "nanogpt (default), llmc, megatron or jsonl"},
-      flag("--add-special", job.add_special, "special tokens around each document")};
+      flag("--add-special", job.add_special, "special tokens around each document"),
+      flag("--binary", binary,
+           "bytes of any kind, as of programs; else what is no text is refused")};
   if (!parse_options(usage, arguments, options)) {
     return kDone;
   }
   required(name, "--tokenizer X");
-  required(input, "--input F");
+  if (inputs.empty()) {
+    throw ConfigError("--input F is missing");
+  }
   job.output = required(output, "--output F");
   if (job.output != "-") {
     job.output = replaced_file(job.output);
   }
   FileSystem& files = real_files();
-  job.sources = find_source_files(files, *input);
+  for (const std::string& input : inputs) {
+    const std::vector<SourceFile> found = find_source_files(files, input);
+    job.sources.insert(job.sources.end(), found.begin(), found.end());
+  }
   for (const SourceFile& source : job.sources) {
     refuse_same_file(source.path, job.output, "--output");
+  }
+  if (!binary) {
+    check_is_text(files, job.sources, "a pattern as 'text/**/*.txt' chooses files by their endings",
+                  "what is compressed must be unpacked, --binary takes bytes of any kind");
   }
   check_token_output(files, job.output, job.format);
   if (*name == "char") {

@@ -48,7 +48,9 @@ Parts make_parts(FileSystem& files, std::vector<SourceFile> sources, const DataC
   }
   for (Part& part : parts) {
     if (part.kind == FileKind::kText && !config.binary) {
-      check_is_text(files, part.files);
+      check_is_text(files, part.files, "data.extensions chooses files by their endings",
+                    "those of token ids end in .bin, data.binary: true trains on bytes of any "
+                    "kind, model.type: vit on pictures");
     }
     if (config.tokenizer.type == TokenizerType::kChar && part.kind == FileKind::kText) {
       part.index = std::make_shared<CharIndex>(std::make_shared<MappedFiles>(files, part.files));

@@ -20,7 +20,8 @@ bool begins_as_text(FileSystem& files, const std::string& path) {
 
 }  // namespace
 
-void check_is_text(FileSystem& files, std::span<const SourceFile> sources) {
+void check_is_text(FileSystem& files, std::span<const SourceFile> sources, std::string_view choice,
+                   std::string_view otherwise) {
   const size_t count = std::min(sources.size(), kFiles);
   double all = 0;
   double binary = 0;
@@ -42,12 +43,9 @@ void check_is_text(FileSystem& files, std::span<const SourceFile> sources) {
     what += fmt::format(", and so do {} of the {} files looked at", none, count);
   }
   if (2 * binary > all) {
-    throw IoError(
-        what +
-        "; data.extensions chooses files by their endings, those of token ids end in .bin, "
-        "data.binary: true trains on bytes of any kind, model.type: vit on pictures");
+    throw IoError(fmt::format("{}; {}, {}", what, choice, otherwise));
   }
-  log_warning("{}; data.extensions chooses files by their endings", what);
+  log_warning("{}; {}", what, choice);
 }
 
 }  // namespace mstrain

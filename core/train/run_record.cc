@@ -10,6 +10,7 @@
 #include "core/base/log.h"
 #include "core/io/git.h"
 #include "core/train/machine.h"
+#include "core/train/metrics_file.h"
 #include "core/train/metrics_log.h"
 #include "core/train/numbers.h"
 
@@ -57,10 +58,21 @@ void tell_whether_stopped(FileSystem& files, const std::string& directory, Json&
   }
   record["status"] = kStatusStopped;
   record["reason"] = kStoppedReason;
+  // The record is written now and then, measurements as they come.
+  const std::vector<Json> rows = read_metrics(files, join_path(directory, kMetricsFile));
+  const Json last = rows.empty() ? Json() : rows.back()["step"];
+  const auto reaches = [&](Json& entry, const char* key) {
+    if (const auto step = entry.find(key);
+        step != entry.end() && step->is_number_integer() && last.is_number_integer()) {
+      *step = std::max(step->get<int64_t>(), last.get<int64_t>());
+    }
+  };
+  reaches(record, "step");
   if (const auto history = record.find("history"); history != record.end() && history->is_array() &&
                                                    !history->empty() &&
                                                    history->back().is_object()) {
     history->back()["status"] = kStatusStopped;
+    reaches(history->back(), "last_step");
   }
 }
 

@@ -74,7 +74,13 @@ std::string describe(std::span<const Option> options) {
 
 Option text_option(const char* name, const char* value_name, std::optional<std::string>& out,
                    const char* help) {
-  return {name, value_name, [&out](const std::string& text) { out = text; }, help};
+  const auto take = [&out, name](const std::string& text) {
+    if (out) {
+      throw ConfigError(fmt::format("{}: is given twice, as {} and {}", name, *out, text));
+    }
+    out = text;
+  };
+  return {name, value_name, take, help};
 }
 
 Option flag(const char* name, bool& out, const char* help) {

@@ -35,6 +35,7 @@ bool asks_for_help(std::span<const std::string> arguments);
 // The options of a command, a line each.
 std::string describe(std::span<const Option> options);
 
+// May be given once.
 Option text_option(const char* name, const char* value_name, std::optional<std::string>& out,
                    const char* help);
 Option flag(const char* name, bool& out, const char* help);

@@ -43,6 +43,8 @@ TEST(Command, BadUsageIsStatus2AndSaysWhatIsKnown) {
       {{"generate", "--checkpont", "x"}, "did you mean --checkpoint?; see mstrain generate --help"},
       {{"generate", "--checkpoint", "x", "--prompt", "a", "--greedy", "--top-k", "3"}, "--greedy"},
       {{"eval"}, "--checkpoint DIR is missing"},
+      {{"generate", "--checkpoint", "x", "--model=y", "--prompt", "a"},
+       "--model: is given twice, as x and y"},
       {{"inspect"}, "inspect: expected one PATH"},
       {{"report"}, "report: expected RUN_DIR"},
   };

@@ -70,6 +70,9 @@ TEST_F(Ranks, ShareTheLayersOfARun) {
       run_command(with_ranks(run.arguments("stages", {"parallel.pipeline=2"}), 2));
   ASSERT_EQ(stages.status, 0) << stages.err;
   EXPECT_EQ(newest_files(run.path("stages")), newest_files(run.path("one")));
+  const CommandResult evaluated = run_command({"eval", "--checkpoint", run.path("stages")});
+  EXPECT_EQ(evaluated.status, 0) << evaluated.err;
+  EXPECT_THAT(evaluated.out, testing::HasSubstr("eval_loss"));
 }
 
 TEST_F(Ranks, ComputeCopiesSideBySideInTheStagesOfAPipeline) {

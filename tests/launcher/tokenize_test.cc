@@ -83,6 +83,23 @@ TEST_F(TokenizeCommand, WritesFilesThatTrainingReads) {
   EXPECT_EQ(run(kept, "a.txt", "-", {"--format", "jsonl"}).out, "[5, 3, 2, 0, 2, 4, 1]\n");
 }
 
+TEST_F(TokenizeCommand, TakesInputsOneAfterTheOther) {
+  const CommandResult both =
+      run("byte", "a.txt", "-", {"--input", folder_ / "b.jsonl", "--format", "jsonl"});
+  EXPECT_EQ(both.out, run("byte", "a.txt", "-", {"--format", "jsonl"}).out +
+                          run("byte", "b.jsonl", "-", {"--format", "jsonl"}).out);
+}
+
+TEST_F(TokenizeCommand, RefusesWhatIsNoTextUnlessAsked) {
+  write_text(folder_ / "c.txt.gz", std::string("\x1f\x8b\x08\0\0ab", 7));
+  const CommandResult refused = run("byte", "c.txt.gz", folder_ / "c.bin");
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("c.txt.gz: is no text: it holds zero bytes; "));
+  EXPECT_FALSE(real_files().exists(folder_ / "c.bin"));
+  EXPECT_EQ(run("byte", "c.txt.gz", folder_ / "c.bin", {"--binary"}).status, 0);
+  EXPECT_EQ(real_files().file_size(folder_ / "c.bin"), 2 * 7);
+}
+
 TEST_F(TokenizeCommand, MistakesAreNamed) {
   const auto says = [](const CommandResult& result, int status, const char* text) {
     EXPECT_EQ(result.status, status) << result.err;
