@@ -27,8 +27,13 @@ std::string EarlyStopping::reason() const {
   }
   const std::string best = best_ ? fmt::format("the best is {:.6g} at step {}", *best_, best_step_)
                                  : "none was a number";
-  return fmt::format("early stopping: {} evaluation{} without a better {}; {}", waited_,
-                     waited_ == 1 ? "" : "s", config_.monitor, best);
+  const bool lacks_baseline =
+      config_.baseline && !(best_ && monitor_.better(*best_, *config_.baseline));
+  const std::string wanted = lacks_baseline ? fmt::format("{} better than the baseline, {:.6g}",
+                                                          config_.monitor, *config_.baseline)
+                                            : "a better " + config_.monitor;
+  return fmt::format("early stopping: {} evaluation{} without {}; {}", waited_,
+                     waited_ == 1 ? "" : "s", wanted, best);
 }
 
 void EarlyStopping::on_start(Trainer& trainer) {

@@ -77,6 +77,14 @@ TEST_F(Fit, AStepThatFailsInTheMiddleCostsNoMoreThanTheStepsSinceTheLastCheckpoi
   expect_same_run(config.run.directory(), straight.run.directory(), 20);
 }
 
+TEST_F(Fit, ABaselineThatIsNotReachedIsNamed) {
+  TrainConfig config = eventful("run");
+  config.eval.early_stopping->baseline = -1;
+  EXPECT_THAT(
+      run_small(config).end_reason,
+      HasSubstr(" evaluations without eval_loss better than the baseline, -1; the best is"));
+}
+
 TEST_F(Fit, TheBestWeightsComeBackBitForBit) {
   TrainConfig config = eventful("run");
   const SessionResult result = run_small(config);
