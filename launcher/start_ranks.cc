@@ -126,8 +126,13 @@ class Mpirun {
   Mpirun& operator=(const Mpirun&) = delete;
 
   bool ended() {
-    ended_ = ended_ || waitpid(pid_, nullptr, WNOHANG) == pid_;
+    ended_ = ended_ || waitpid(pid_, &status_, WNOHANG) == pid_;
     return ended_;
+  }
+  // That it was not asked to end by.
+  std::optional<int> ending_signal() const {
+    const bool was_killed = ended_ && !asked_ && WIFSIGNALED(status_);
+    return was_killed ? std::optional(WTERMSIG(status_)) : std::nullopt;
   }
   // Asks it to end, and ends it where it does not for long: to be called until it has ended.
   void terminate() {
@@ -149,6 +154,7 @@ class Mpirun {
   int output_ = -1;
   pid_t pid_ = -1;
   bool ended_ = false;
+  int status_ = 0;
   std::optional<Clock::time_point> asked_;
 };
 
@@ -281,7 +287,10 @@ class Job {
 
   std::string mpirun_words() const {
     const std::string said = mpirun_->output();
-    return said.empty() ? "and does not say why" : "and says:\n" + said;
+    const std::optional<int> signal = mpirun_->ending_signal();
+    return signal         ? fmt::format("and was ended by signal {}", *signal)
+           : said.empty() ? "and does not say why"
+                          : "and says:\n" + said;
   }
 
   JobEnd result() const {
@@ -313,7 +322,9 @@ class Job {
       fail("--ranks: mpirun did not start all of them, {}", mpirun_words());
     }
     if (end.status != 0 && !told) {
-      log_error("{}", dead.empty() ? "the job failed without a word" : dead + " died");
+      log_error("{}", !dead.empty()              ? dead + " died"
+                      : mpirun_->ending_signal() ? "mpirun is gone, " + mpirun_words()
+                                                 : "the job failed without a word");
     }
     return end;
   }

@@ -202,8 +202,11 @@ std::shared_ptr<const Tokenizer> load_tokenizer(FileSystem& files, const std::st
   }
   throw IoError(
       fmt::format("{}: the folder holds no tokenizer: neither {}, {}, vocab.json and "
-                  "merges.txt, encoder.json and vocab.bpe nor *.model",
-                  path, kTokenizerFile, kHfFile));
+                  "merges.txt, encoder.json and vocab.bpe nor *.model{}",
+                  path, kTokenizerFile, kHfFile,
+                  files.exists(join_path(path, "checkpoints"))
+                      ? "; those of a run are in the folders of its checkpoints/"
+                      : ""));
 }
 
 bool has_tokenizer(FileSystem& files, const std::string& folder) {

@@ -216,6 +216,18 @@ TEST_F(RanksEnd, DoNotWaitForAnMpirunThatDoesNotEnd) {
   EXPECT_EQ(count_of(whole.out, "finished at step 40"), 1);
 }
 
+TEST_F(RanksEnd, SayThatMpirunWasKilled) {
+  const SmallRun run;
+  const std::string script = run.path("bin/mpirun");
+  write_text(script, "#!/bin/sh\nkill -9 $$\n");
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const Environment first("PATH",
+                          (run.path("bin") + ":" + std::string(std::getenv("PATH"))).c_str());
+  const CommandResult killed = run_command(with_ranks(run.arguments("killed"), 2));
+  EXPECT_EQ(killed.status, 1);
+  EXPECT_THAT(killed.err, HasSubstr("mpirun did not start them, and was ended by signal 9"));
+}
+
 TEST_F(RanksEnd, EndWhereFilesMayNotGrow) {
   const SmallRun run;
   for (const char* const limit : {"8", "64", "200"}) {  // blocks of 512 or 1,024 bytes
