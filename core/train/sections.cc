@@ -262,7 +262,7 @@ std::string describe(const KeyChange& change) {
 Changing may_change(std::string_view key) {
   for (const char* free : {"run", "parallel", "log", "profile", "find_lr", "sweep", "checkpoint",
                            "eval", "batch.micro", "schedule.total_steps", "fusion.explain",
-                           "embedding_cache", "algorithm.threads", "evaluation"}) {
+                           "embedding_cache", "algorithm.threads", "data.workers", "evaluation"}) {
     if (is_in(key, free)) {
       return Changing::kFreely;
     }

@@ -39,12 +39,17 @@ struct Previous {
                        [&](const KeyChange& change) { return change.key.starts_with(section); });
   }
   Trainer::Data data() const {
-    const bool anew = std::any_of(changes.begin(), changes.end(), [](const KeyChange& change) {
-      return change.key.starts_with("data.") && unit_of(change.key) != "data.valid";
-    });
-    return anew                  ? Trainer::Data::kAnew
-           : changes_in("data.") ? Trainer::Data::kOthers
-                                 : Trainer::Data::kSame;
+    Trainer::Data out = Trainer::Data::kSame;
+    for (const KeyChange& change : changes) {
+      if (!change.key.starts_with("data.") || may_change(change.key) == Changing::kFreely) {
+        continue;
+      }
+      if (unit_of(change.key) != "data.valid") {
+        return Trainer::Data::kAnew;
+      }
+      out = Trainer::Data::kOthers;
+    }
+    return out;
   }
 };
 

@@ -98,7 +98,9 @@ TEST_F(VitRunTest, ARunThatStoppedGoesOnAsIfItHadNot) {
   write_pictures("pictures", {"red", "green"}, 10);
   run(tree("straight", tiny_ + ", dropout: {hidden: 0.1}", everything_, 9));
   run(tree("stopped", tiny_ + ", dropout: {hidden: 0.1}", everything_, 4));
-  run(tree("stopped", tiny_ + ", dropout: {hidden: 0.1}", everything_, 9));
+  YamlNode rest = tree("stopped", tiny_ + ", dropout: {hidden: 0.1}", everything_, 9);
+  apply_overrides(rest, Overrides{"data.workers=1"});
+  run(rest);
   EXPECT_EQ(weights("stopped"), weights("straight"));
 }
 
