@@ -25,6 +25,7 @@ class Cutter {
             first.size(), first[c], layers_);
     }
     find_owners();
+    move_scatters_to_sums();
     find_awaited();
     keep_sums_with_terms();
   }
@@ -98,6 +99,40 @@ class Cutter {
       owner_[id] = program_of(chunk_with(layer), work);
     }
   }
+
+  // sum_into_scatter gives the terms of a sum an order where some of them are scatters, which it
+  // finds only where one program has all of them. So scatters, and sums with them, go where the sum
+  // that reads them is formed.
+  void move_scatters_to_sums() {
+    std::vector<bool> goes(graph_.size(), false);
+    std::vector<std::vector<NodeId>> readers(graph_.size());
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      if (owner_[id] < 0) {
+        continue;
+      }
+      const Node& node = graph_.node(id);
+      const auto is_going = [&](const Value& value) { return goes[value.node]; };
+      goes[id] = node.op->name == "scatter_add" ||
+                 (is_sum(id) && std::any_of(node.inputs.begin(), node.inputs.end(), is_going));
+      for (const Value& value : node.inputs) {
+        readers[value.node].push_back(id);
+      }
+    }
+    for (const Value& value : graph_.outputs()) {
+      goes[value.node] = false;
+    }
+    for (auto id = static_cast<NodeId>(graph_.size()); id-- > 0;) {
+      if (!goes[id]) {
+        continue;
+      }
+      const int to = owner_[readers[id].front()];
+      const auto sums_there = [&](NodeId it) { return is_sum(it) && owner_[it] == to; };
+      if (std::all_of(readers[id].begin(), readers[id].end(), sums_there)) {
+        owner_[id] = to;
+      }
+    }
+  }
+  bool is_sum(NodeId id) const { return graph_.node(id).op->name == "add"; }
 
   // Of the backward pass of a chunk, what cotangents pass through on their way to the layers before is what others wait for.
   void find_awaited() {

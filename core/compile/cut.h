@@ -5,7 +5,8 @@
 // the backward pass is split, one for weights: products that no other chunk waits for, and what follows them. What depends on parameters and batch alone,
 // such as masks and rotations, is computed wherever it is read.
 //
-// The programs compute every node once, but for those, and so give the bits of the whole.
+// The programs compute every node once, but for those, and so give the bits of the whole. A sum
+// with rows scattered into it is formed by one of them, to which others hand the rows.
 #pragma once
 
 #include <array>

@@ -87,6 +87,15 @@ TEST(Cut, WhatSkipsLayersAndWeightsThatAreTiedCrossStages) {
   }
 }
 
+// The terms of the table's gradient are rows, and run into one place in the order of the whole.
+TEST(Cut, RowsOfOneTableThatStagesReadAddUpInOneOrder) {
+  for (const auto& first : kCuts) {
+    for (const bool ties : {false, true}) {
+      expect_same_bits({.ties = ties, .again = 4}, first);
+    }
+  }
+}
+
 // A stage hands on its stream and a cotangent, each once, to its neighbour.
 TEST(Cut, NeighboursExchangeTheStreamAndItsCotangentAlone) {
   const Whole whole = gradient_of({});

@@ -20,6 +20,7 @@ struct LayeredNet {
   double dropout = 0;
   bool skips = false;  // the second layer's result is read by the fifth
   bool ties = false;   // the head multiplies by the embedding
+  int64_t again = 0;   // the table is read once more before this layer, where that is not the first
 
   Tensor operator()(const Params& p, const Tensor& ids_b) const {
     const Tensor table = (p / "embed").get("weight", {7, kWidth}, normal_init(1));
@@ -32,6 +33,7 @@ struct LayeredNet {
         const Tensor wide = tanh(linear(here, in, {kWidth}));
         return in + mstrain::dropout(here, wide * expand_dims(mask, 1), dropout);
       };
+      x = i > 0 && i == again ? x + embedding(table, flip(ids_b, {0})) : x;
       x = model_layer(i, recompute, layer, x);
       early = i == 1 ? x : early;
       x = skips && i == 4 ? x + early : x;
