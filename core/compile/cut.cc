@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/compile/passes.h"
 #include "core/ir/tensor.h"
 #include "core/ops/stage.h"
 
@@ -112,8 +113,8 @@ class Cutter {
       }
       const Node& node = graph_.node(id);
       const auto is_going = [&](const Value& value) { return goes[value.node]; };
-      goes[id] = node.op->name == "scatter_add" ||
-                 (is_sum(id) && std::any_of(node.inputs.begin(), node.inputs.end(), is_going));
+      goes[id] = scatters_into_sum(node) ||
+                 (is_sum(node) && std::any_of(node.inputs.begin(), node.inputs.end(), is_going));
       for (const Value& value : node.inputs) {
         readers[value.node].push_back(id);
       }
@@ -122,17 +123,18 @@ class Cutter {
       goes[value.node] = false;
     }
     for (auto id = static_cast<NodeId>(graph_.size()); id-- > 0;) {
-      if (!goes[id]) {
+      if (!goes[id] || readers[id].empty()) {
         continue;
       }
       const int to = owner_[readers[id].front()];
-      const auto sums_there = [&](NodeId it) { return is_sum(it) && owner_[it] == to; };
+      const auto sums_there = [&](NodeId it) {
+        return is_sum(graph_.node(it)) && owner_[it] == to;
+      };
       if (std::all_of(readers[id].begin(), readers[id].end(), sums_there)) {
         owner_[id] = to;
       }
     }
   }
-  bool is_sum(NodeId id) const { return graph_.node(id).op->name == "add"; }
 
   // Of the backward pass of a chunk, what cotangents pass through on their way to the layers before is what others wait for.
   void find_awaited() {

@@ -19,6 +19,9 @@ GraphPtr simplify(const Graph& graph);
 
 // Sums of scattered rows and something else start from the latter. Values agree to rounding.
 GraphPtr sum_into_scatter(const Graph& graph);
+// What it takes for a sum, and for one of its terms that is scattered.
+bool is_sum(const Node& node);
+bool scatters_into_sum(const Node& node);
 
 class FusionLog;
 

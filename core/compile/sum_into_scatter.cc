@@ -7,17 +7,20 @@
 
 namespace mstrain {
 
+bool is_sum(const Node& node) { return node.op->name == "add"; }
+bool scatters_into_sum(const Node& node) { return node.op->name == "scatter_add"; }
+
 GraphPtr sum_into_scatter(const Graph& graph) {
   const std::vector<std::vector<int>> uses = uses_of(graph);
   return rewrite(graph, [&](const RewriteNode& it) -> std::optional<Tensors> {
-    if (it.node.op->name != "add") {
+    if (!is_sum(it.node)) {
       return std::nullopt;
     }
     // Of two scatters the one onto zeros first: the other keeps its base, as where another rank forms it.
     for (const bool onto_zeros : {true, false}) {
       for (size_t i = 0; i < 2; ++i) {
         const Node* node = producer(it.inputs[i]);
-        if (node == nullptr || node->op->name != "scatter_add") {
+        if (node == nullptr || !scatters_into_sum(*node)) {
           continue;
         }
         const Tensors inputs = inputs_of(it.inputs[i]);
