@@ -127,9 +127,17 @@ void erase(std::span<float> pixels, int64_t size, const AugmentConfig& config, R
 }
 
 double symmetric_beta(double alpha, Rng& rng) {
-  const double a = gamma(alpha, rng);
-  const double b = gamma(alpha, rng);
-  return a + b > 0 ? a / (a + b) : 0.5;  // both round to 0 where alpha is tiny
+  constexpr double kSmall = 0.1;  // below it draws of a gamma round to 0, but not their logarithms
+  if (alpha >= kSmall) {
+    const double a = gamma(alpha, rng);
+    const double b = gamma(alpha, rng);
+    return a / (a + b);
+  }
+  const double u = 1 - rng.uniform();
+  const double a = gamma(alpha + 1, rng);
+  const double v = 1 - rng.uniform();
+  const double b = gamma(alpha + 1, rng);
+  return 1 / (1 + std::exp(std::log(b / a) + std::log(v / u) / alpha));
 }
 
 float mix_pictures(std::span<float> pixels, std::span<const float> other, int64_t size,

@@ -181,5 +181,23 @@ TEST(ImageAugment, BetaDrawsHaveTheMomentsOfBeta) {
   }
 }
 
+// Of Beta(a, a) about a ln(1e3) lies between 1e-3 and 1 - 1e-3: 0.7 % where a is 1e-3.
+TEST(ImageAugment, BetaDrawsOfASmallAlphaAreNearlyZeroOrOne) {
+  for (const double alpha : {1e-3, 1e-8, 1e-310}) {
+    Rng rng(9);
+    constexpr int kDraws = 2000;
+    int between = 0;
+    int high = 0;
+    for (int i = 0; i < kDraws; ++i) {
+      const double x = symmetric_beta(alpha, rng);
+      ASSERT_TRUE(x >= 0 && x <= 1);
+      between += x > 1e-3 && x < 1 - 1e-3 ? 1 : 0;
+      high += x > 0.5 ? 1 : 0;
+    }
+    EXPECT_LE(between, alpha == 1e-3 ? 60 : 0);
+    EXPECT_NEAR(high, kDraws / 2, 5 * std::sqrt(kDraws / 4.0));
+  }
+}
+
 }  // namespace
 }  // namespace mstrain
