@@ -456,6 +456,9 @@ YamlNode with_stored_model(FileSystem& files, YamlNode tree) {
   model = std::move(merged);
   const std::unique_ptr<ModelRun> both = model_of(tree).run();
   both->read_model(tree);
+  if (const auto ids = stored.network->ids(); ids && !both->network()->ids()) {
+    both->settle(*ids, tree);  // which layers are adapted depends on no number of ids
+  }
   if (stored.base != nullptr && !both->lora) {
     config_fail(tree, "model.init.from",
                 fmt::format("{} is an adapter; mstrain export --merge makes whole weights of it, "

@@ -141,6 +141,17 @@ TEST_F(VitRunTest, OtherLabelsGetAHeadOfTheirOwnOnWeightsThatStay) {
               HasSubstr("classifier.weight [2, 16] is not there; it is drawn anew"));
 }
 
+TEST_F(VitRunTest, AdaptersOfAllLayersLeaveTheNumberOfLabelsToTheData) {
+  write_pictures("pictures", {"red", "green", "blue"}, 4);
+  run(tree("whole", tiny_, "{}", 1));
+  const std::string from = "init: {from: " + folder_.path() + "/whole}";
+  EXPECT_EQ(run(tree("adapted", from + ", lora: {rank: 2}", "{}", 2)), Outcome::kFinished);
+  real_files().remove_all(folder_ / "pictures/red");
+  EXPECT_EQ(run(tree("two", from + ", lora: {rank: 2, modules_to_save: [classifier]}", "{}", 2)),
+            Outcome::kFinished);
+  EXPECT_EQ(open_model(real_files(), folder_ / "two").network->ids(), 2);
+}
+
 TEST_F(VitRunTest, LargerImagesSeePositionsInterpolatedAndLeaveThemAsTheyWere) {
   write_pictures("pictures", {"red", "green"}, 8);
   YamlNode config = tree("out", tiny_, "{}", 2);
