@@ -136,6 +136,10 @@ struct ModelEntry {
   // What an export writes besides weights into `folder`, of the checkpoint `model`; null: nothing.
   void (*export_besides)(FileSystem& files, const StoredModel& model, AtomicFolder& folder,
                          const ExportOptions& how) = nullptr;
+  // Keys of the section `data`, which is `given`, that it leaves out and that the folder of a model of this type tells; null: none.
+  // Throws IoError, or Error naming the file and its key.
+  YamlNode (*data_keys)(FileSystem& files, const StoredModel& model,
+                        const YamlNode& given) = nullptr;
 };
 
 // Makes a model known to all commands. Once for each type, before any of them runs.

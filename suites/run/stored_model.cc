@@ -72,19 +72,25 @@ void check_type(const YamlNode& tree, const StoredModel& stored) {
   }
 }
 
-// Where a configuration has data and names no tokenizer for them.
-void add_tokenizer(FileSystem& files, const StoredModel& stored, const YamlNode& place,
+// What a configuration's data are read with, where it does not say so.
+void add_data_keys(FileSystem& files, const StoredModel& stored, const YamlNode& place,
                    YamlNode& tree) {
   YamlNode* const data = tree.find("data");
-  const std::string folder = tokenizer_folder(files, stored);
-  if (data == nullptr || !data->is_map() || data->find("tokenizer") != nullptr || folder.empty()) {
+  if (data == nullptr || !data->is_map()) {
     return;
   }
-  YamlNode tokenizer = YamlNode::map();
-  tokenizer.add("type", YamlNode::string("hf"));
-  tokenizer.add("path", YamlNode::string(folder));
-  set_place(tokenizer, place);
-  data->add("tokenizer", std::move(tokenizer));
+  YamlNode keys = YamlNode::map();
+  if (const auto told = model_of(tree).data_keys) {
+    keys = told(files, stored, *data);
+  }
+  const std::string folder = tokenizer_folder(files, stored);
+  if (data->find("tokenizer") == nullptr && !folder.empty()) {
+    YamlNode& tokenizer = keys.add("tokenizer", YamlNode::map());
+    tokenizer.add("type", YamlNode::string("hf"));
+    tokenizer.add("path", YamlNode::string(folder));
+  }
+  set_place(keys, place);
+  lay_over(*data, keys);
 }
 
 std::set<std::string> names_of(std::span<const ParamSpec> specs) {
@@ -466,7 +472,7 @@ YamlNode with_stored_model(FileSystem& files, YamlNode tree) {
                             stored.folder));
   }
   compare(tree, *both->adapted_network(), *stored.network, join_path(*path, "config.json"));
-  add_tokenizer(files, stored, *find_config(tree, "model.init.from"), tree);
+  add_data_keys(files, stored, *find_config(tree, "model.init.from"), tree);
   return tree;
 }
 
@@ -481,7 +487,7 @@ YamlNode with_model_of(FileSystem& files, const StoredModel& stored, YamlNode tr
   YamlNode& model = *tree.find("model");
   set_place(section, model);
   lay_over(model, section);
-  add_tokenizer(files, stored, model, tree);
+  add_data_keys(files, stored, model, tree);
   return tree;
 }
 

@@ -69,12 +69,13 @@ std::optional<std::string> begins_with(const YamlNode& tree);
 
 // Lays `model.*` of a configuration that names `model.init.from` over what that directory says; of an adapter, model.lora
 // too. Throws ConfigError where both name different networks; what is dropped out and how weights would be drawn may differ. Where the
-// configuration names no data.tokenizer, it is the directory's. Other configurations
+// configuration names no data.tokenizer, it is the directory's, as are ModelEntry::data_keys. Other configurations
 // come back as they are.
 YamlNode with_stored_model(FileSystem& files, YamlNode tree);
 
 // A configuration with the model `stored` in place of its own of the same type, as for an evaluation; its model.head stays, for
-// take_network() to look at. Where it names no data.tokenizer, it is that one's.
+// take_network() to look at. Where it names no data.tokenizer, it is that one's, as are
+// ModelEntry::data_keys.
 YamlNode with_model_of(FileSystem& files, const StoredModel& stored, YamlNode tree);
 
 }  // namespace mstrain

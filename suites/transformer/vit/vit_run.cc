@@ -9,6 +9,7 @@
 #include "core/train/numbers.h"
 #include "core/train/session.h"
 #include "suites/run/stored_model.h"
+#include "suites/transformer/vit/image_processor.h"
 #include "suites/transformer/vit/image_task.h"
 
 namespace mstrain::vit {
@@ -29,21 +30,6 @@ ImageParts split_by_chance(const ImageSetPtr& all, double share) {
     (i < kept ? train : held_out).push_back(order(i));
   }
   return {some_images(all, std::move(train)), some_images(all, std::move(held_out))};
-}
-
-// What Hugging Face's image processor does to an image is what evaluation does here.
-std::string processor_config(const ImageView& view) {
-  OrderedJson json;
-  json["image_processor_type"] = "ViTImageProcessor";
-  json["do_resize"] = true;
-  json["size"] = {{"height", view.size}, {"width", view.size}};
-  json["resample"] = 2;  // bilinear
-  json["do_rescale"] = true;
-  json["rescale_factor"] = 1.0 / 255;
-  json["do_normalize"] = true;
-  json["image_mean"] = view.mean;
-  json["image_std"] = view.std;
-  return json.dump(2) + "\n";
 }
 
 std::vector<double> for_channels(std::vector<double> values, int64_t channels) {
@@ -144,7 +130,7 @@ TrainData VitRun::samples(const Json& source) const {
   }
   out.identity = to_string(identity.finish());
   out.checkpoint_files = {{"config.json", config_json(source)},
-                          {"preprocessor_config.json", processor_config(view)}};
+                          {kProcessorFile, processor_config(view)}};
   const int workers = static_cast<int>(data.workers.value_or(make_context(train).num_threads()));
   add_images(images_, view, data.shuffle, workers, out);
   return out;
@@ -177,6 +163,10 @@ std::vector<Overrides> VitRun::smaller_samples() const {
   return out;
 }
 
-ModelEntry entry() { return entry_of<VitRun, VitNetwork, config_from_hf>("vit", {"vit"}); }
+ModelEntry entry() {
+  ModelEntry entry = entry_of<VitRun, VitNetwork, config_from_hf>("vit", {"vit"});
+  entry.data_keys = processor_keys;
+  return entry;
+}
 
 }  // namespace mstrain::vit

@@ -46,6 +46,32 @@ class VitRunTest : public testing::Test {
         join_path(open_model(real_files(), folder_ / output).folder, "model.safetensors"));
   }
 
+  // What an evaluation of a run's checkpoint on the folder `pictures` says.
+  std::string evaluated(const std::string& output, const std::string& pictures,
+                        std::span<const std::string> changes = {}) {
+    YamlNode config = tree(output, tiny_, "{}", 60);
+    config.find("data")->find("train")->text = folder_ / pictures;
+    apply_overrides(config, changes);
+    std::FILE* const out = std::tmpfile();
+    evaluate_checkpoint({real_files(), config, stop_, out}, folder_ / output);
+    std::rewind(out);
+    std::string text(static_cast<size_t>(1) << 12, '\0');
+    text.resize(std::fread(text.data(), 1, text.size(), out));
+    std::fclose(out);
+    return text;
+  }
+  // The model of a run as a directory of Hugging Face has it, under other names of its labels.
+  void write_model(const std::string& name, const std::string& output,
+                   const std::vector<std::string>& labels) {
+    StoredModel stored = open_model(real_files(), folder_ / output);
+    for (size_t i = 0; i < labels.size(); ++i) {
+      stored.description["id2label"][std::to_string(i)] = labels[i];
+    }
+    real_files().create_directories(folder_ / name);
+    write_file_atomic(real_files(), folder_ / name + "/config.json", stored.description.dump());
+    write_file_atomic(real_files(), folder_ / name + "/model.safetensors", weights(output));
+  }
+
   const std::string tiny_ =
       "image_size: 8, patch_size: 4, hidden_size: 16, num_layers: 2, "
       "num_attention_heads: 2";
@@ -74,23 +100,12 @@ TEST_F(VitRunTest, AnEvaluationCallsTheClassesOfOtherFoldersAsTheCheckpointDoes)
   write_pictures("pictures/train", {"red", "green", "blue"}, 12);
   write_pictures("pictures/val", {"red", "green", "blue"}, 5);
   run(tree("out", tiny_, "{}", 60));
-  const auto evaluated = [&](const std::string& pictures) {
-    YamlNode config = tree("out", tiny_, "{}", 60);
-    config.find("data")->find("train")->text = folder_ / pictures;
-    std::FILE* const out = std::tmpfile();
-    evaluate_checkpoint({real_files(), config, stop_, out}, folder_ / "out");
-    std::rewind(out);
-    std::string text(static_cast<size_t>(1) << 12, '\0');
-    text.resize(std::fread(text.data(), 1, text.size(), out));
-    std::fclose(out);
-    return text;
-  };
   write_pictures("two/train", {"red", "green"}, 2);
   write_pictures("two/val", {"red", "green"}, 5);
-  EXPECT_THAT(evaluated("two"), HasSubstr("eval_accuracy 1.0"));
+  EXPECT_THAT(evaluated("out", "two"), HasSubstr("eval_accuracy 1.0"));
   write_pictures("other/val", {"grey"}, 5);
   write_pictures("other/train", {"green"}, 2);
-  EXPECT_THAT(message_of<Error>([&] { evaluated("other"); }),
+  EXPECT_THAT(message_of<Error>([&] { evaluated("out", "other"); }),
               HasSubstr("val/grey: is none of the 3 classes that are learnt; did you mean green?"));
 }
 
@@ -150,6 +165,45 @@ TEST_F(VitRunTest, AdaptersOfAllLayersLeaveTheNumberOfLabelsToTheData) {
   EXPECT_EQ(run(tree("two", from + ", lora: {rank: 2, modules_to_save: [classifier]}", "{}", 2)),
             Outcome::kFinished);
   EXPECT_EQ(open_model(real_files(), folder_ / "two").network->ids(), 2);
+}
+
+TEST_F(VitRunTest, ImagesAreNormalizedAsThoseOfTheDirectoryUnlessToldOtherwise) {
+  write_pictures("pictures", {"red", "green"}, 10);
+  YamlNode first = tree("first", tiny_, "{}", 1);
+  const std::string own[] = {"data.mean=[0.1, 0.2, 0.3]", "data.std=[0.25]"};
+  apply_overrides(first, own);
+  run(first);
+  const auto data = [&](const YamlNode& config, const char* key) {
+    const YamlNode all = resolved_config(real_files(), config);
+    return to_flow(*find_config(all, std::string("data.") + key));
+  };
+  YamlNode second = tree("second", "init: {from: " + folder_.path() + "/first}", "{}", 1);
+  EXPECT_EQ(data(second, "mean"), "[0.1, 0.2, 0.3]");
+  EXPECT_EQ(data(second, "std"), "[0.25, 0.25, 0.25]");
+  const auto before_seconds = [](const std::string& text) {
+    return text.substr(0, text.find(','));
+  };
+  EXPECT_EQ(before_seconds(evaluated("first", "pictures")),
+            before_seconds(evaluated("first", "pictures", own)));
+  write_model("model", "first", {});
+  const std::string from = "init: {from: " + folder_.path() + "/model}";
+  YamlNode third = tree("third", from, "{}", 1);
+  EXPECT_EQ(data(third, "mean"), "[0.5]");
+  const std::string file = folder_ / "model/preprocessor_config.json";
+  const auto write = [&](const std::string& json) { write_file_atomic(real_files(), file, json); };
+  write(R"({"do_normalize": false, "image_mean": [0.1, 0.2, 0.3]})");
+  EXPECT_EQ(data(third, "mean"), "[0.0]");
+  EXPECT_EQ(data(third, "std"), "[1.0]");
+  write(R"({"image_mean": [0.1, 0.2]})");
+  EXPECT_THAT(message_of<Error>([&] { data(third, "mean"); }),
+              HasSubstr(file + ": image_mean is [0.1,0.2], not a number for each of 3 channels"));
+  const std::string mean[] = {"data.mean=[0.4]"};
+  apply_overrides(third, mean);
+  EXPECT_EQ(data(third, "mean"), "[0.4]");
+  EXPECT_EQ(data(third, "std"), "[0.5]");
+  write(R"({"image_std": [0.1, 0.2, 0]})");
+  EXPECT_THAT(message_of<Error>([&] { data(third, "mean"); }),
+              HasSubstr(file + ": image_std is [0.1,0.2,0], not a positive number"));
 }
 
 TEST_F(VitRunTest, LargerImagesSeePositionsInterpolatedAndLeaveThemAsTheyWere) {
