@@ -201,6 +201,22 @@ bool has_image(FileSystem& files, const std::string& folder, bool look_below = t
           }));
 }
 
+// MNIST's or CIFAR's.
+bool holds_image_files(FileSystem& files, const std::string& path) {
+  for (const char* name : {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte", "data_batch_1.bin",
+                           "test_batch.bin", "train.bin", "test.bin"}) {
+    if (plain_or_zipped(files, join_path(path, name))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string home_of_classes(FileSystem& files, const std::string& path) {
+  const std::string train = join_path(path, "train");
+  return files.is_directory(train) ? train : path;
+}
+
 // Labels are places in `known`, or where that is empty in the names of the folders.
 ImageSetPtr open_folders(FileSystem& files, const std::string& path,
                          const std::vector<std::string>& known, int64_t channels) {
@@ -308,15 +324,17 @@ ImageSetPtr some_images(ImageSetPtr all, std::vector<int64_t> indices) {
   return std::make_shared<SomeImages>(std::move(all), std::move(indices), identity);
 }
 
+std::vector<std::string> class_folders(FileSystem& files, const std::string& path) {
+  return !files.is_directory(path) || holds_image_files(files, path)
+             ? std::vector<std::string>()
+             : folders_in(files, home_of_classes(files, path));
+}
+
 bool looks_like_images(FileSystem& files, const std::string& path) {
-  for (const char* name : {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte", "data_batch_1.bin",
-                           "test_batch.bin", "train.bin", "test.bin"}) {
-    if (plain_or_zipped(files, join_path(path, name))) {
-      return true;
-    }
+  if (holds_image_files(files, path)) {
+    return true;
   }
-  const std::string train = join_path(path, "train");
-  const std::string home = files.is_directory(train) ? train : path;
+  const std::string home = home_of_classes(files, path);
   const std::vector<std::string> classes = folders_in(files, home);
   return !classes.empty() && std::ranges::all_of(classes, [&](const std::string& name) {
     return has_image(files, join_path(home, name));

@@ -61,6 +61,8 @@ struct ImageParts {
 // without names have no more of them. Throws IoError that names the path and what was expected of it.
 ImageParts open_images(FileSystem& files, const std::string& path, int64_t channels,
                        const std::vector<std::string>& known = {});
+// The folders of `path` that are classes, in the order of their names; none where files hold all the images.
+std::vector<std::string> class_folders(FileSystem& files, const std::string& path);
 // Whether the folder `path` is laid out so, by a look at names: every class that there is has a picture, not far down.
 bool looks_like_images(FileSystem& files, const std::string& path);
 // The pictures of `path` alone, to evaluate on, with the labels of `like`: what it keeps apart, or else all.

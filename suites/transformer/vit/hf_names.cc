@@ -1,6 +1,7 @@
 #include "suites/transformer/vit/hf_names.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/base/error.h"
 #include "suites/transformer/hf/config_reader.h"
@@ -84,11 +85,21 @@ std::string unnamed(int64_t label) { return fmt::format("LABEL_{}", label); }
 std::vector<std::string> named_labels(const Json& config_json) {
   std::vector<std::string> labels = labels_in(config_json);
   for (int64_t i = 0; i < std::ssize(labels); ++i) {
-    if (labels[static_cast<size_t>(i)] == unnamed(i)) {
-      return {};
+    if (labels[static_cast<size_t>(i)] != unnamed(i)) {
+      return labels;
     }
   }
-  return labels;
+  return {};
+}
+
+std::vector<std::string> row_names(std::vector<std::string> data,
+                                   const std::vector<std::string>& before, int64_t rows) {
+  const std::set<std::string> taken(data.begin(), data.end());
+  for (int64_t i = std::ssize(data); i < rows; ++i) {
+    const bool stays = i < std::ssize(before) && !taken.contains(before[static_cast<size_t>(i)]);
+    data.push_back(stays ? before[static_cast<size_t>(i)] : unnamed(i));
+  }
+  return data;
 }
 
 Shape hf_shape(const VitConfig&, std::string_view name, const Shape& shape) {
@@ -139,11 +150,8 @@ OrderedJson hf_config(const VitConfig& config, const Json& source,
   if (names.empty()) {
     names = labels_in(source);
     if (std::ssize(names) != classes) {
-      names.clear();
+      names = row_names({}, {}, classes);
     }
-  }
-  for (auto i = static_cast<int64_t>(names.size()); i < classes; ++i) {
-    names.push_back(unnamed(i));
   }
   OrderedJson json;
   json["architectures"] = {"ViTForImageClassification"};

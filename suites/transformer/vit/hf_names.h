@@ -20,14 +20,19 @@ StoredMeaning hf_meaning(const VitConfig& config, const std::string& stored);
 // which adapters name.
 std::vector<std::pair<std::string, std::string>> hf_other_names(const VitConfig& config);
 
-// config.json of ViTForImageClassification. `config.num_classes` must be a number. `labels` names them; empty: as `source`
+// config.json of ViTForImageClassification. `config.num_classes` must be a number. `labels` names them all; empty: as `source`
 // does, the config.json of the directory where the model began, or LABEL_0, LABEL_1, …. What else `source` says and changes no
 // numbers here is taken over.
 OrderedJson hf_config(const VitConfig& config, const Json& source = Json::object(),
                       const std::vector<std::string>& labels = {});
 
-// The names of the labels in a config.json, by their number; empty where they have none of their own (LABEL_0, LABEL_1, …).
+// The names of the labels in a config.json, by their number; empty where none has one of its own (LABEL_0, LABEL_1, …).
 std::vector<std::string> named_labels(const Json& config_json);
+
+// Names of the `rows` of a head: those of the data, then what `before` called the others, or LABEL_i where it is a name of
+// the data or there is none.
+std::vector<std::string> row_names(std::vector<std::string> data,
+                                   const std::vector<std::string>& before, int64_t rows);
 
 // The reverse of hf_config(), with the defaults of Hugging Face; there are as many classes as id2label has, or num_labels says. Throws
 // Error naming the key that asks for another model than this one; `source` names the file.

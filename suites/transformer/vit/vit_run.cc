@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/data/corpus_sources.h"
 #include "core/data/shuffle.h"
 #include "core/train/numbers.h"
@@ -14,6 +16,8 @@
 
 namespace mstrain::vit {
 namespace {
+
+constexpr int64_t kLeastClasses = 2;
 
 // Which images are held out depends on their number alone.
 ImageParts split_by_chance(const ImageSetPtr& all, double share) {
@@ -63,14 +67,16 @@ void VitRun::check(const YamlNode& tree) const {
 }
 
 std::shared_ptr<const Network> VitRun::network() const {
-  const bool named = images_.train != nullptr && model.num_classes.value == data_ids();
-  return std::make_shared<VitNetwork>(model,
-                                      named ? images_.train->names() : std::vector<std::string>());
+  std::vector<std::string> names;
+  if (images_.train != nullptr && !model.num_classes.is_word()) {
+    names = row_names(images_.train->names(), labels_, *model.num_classes.value);
+  }
+  return std::make_shared<VitNetwork>(model, std::move(names));
 }
 
 void VitRun::settle(int64_t ids, const YamlNode& tree) {
   if (model.num_classes.is_word()) {
-    model.num_classes = std::max<int64_t>(ids, 2);
+    model.num_classes = std::max(ids, kLeastClasses);
   } else if (*model.num_classes.value < ids) {
     config_fail(
         tree, "model.num_classes",
@@ -87,8 +93,8 @@ std::optional<int64_t> VitRun::known_ids(FileSystem&, const YamlNode&) const { r
 
 void VitRun::open_data(FileSystem& files, const YamlNode& tree,
                        const std::optional<std::string>& folder) {
-  const std::vector<std::string> known =
-      folder ? named_labels(open_model(files, *folder).description) : std::vector<std::string>();
+  folders_ = for_key(tree, "data.train", [&] { return class_folders(files, data.train); });
+  const std::vector<std::string> known = known_labels(files, tree, folder);
   images_ = for_key(tree, "data.train",
                     [&] { return open_images(files, data.train, model.num_channels, known); });
   if (data.valid) {
@@ -100,11 +106,51 @@ void VitRun::open_data(FileSystem& files, const YamlNode& tree,
   }
 }
 
+// Where the head that a run begins with names every folder, labels are its rows; else those of a head that is kept are
+// numbered, and named, by the folders.
+std::vector<std::string> VitRun::known_labels(FileSystem& files, const YamlNode& tree,
+                                              const std::optional<std::string>& folder) {
+  if (folder) {
+    labels_ = named_labels(open_model(files, *folder).description);
+    return labels_;
+  }
+  labels_.clear();
+  const std::optional<std::string> from = begins_with(tree);
+  if (!from) {
+    return {};
+  }
+  const StoredModel begun = open_model(files, *from);
+  const int64_t classes =
+      model.num_classes.value_or(std::max<int64_t>(std::ssize(folders_), kLeastClasses));
+  if (begun.network->ids() == classes && stored_names(files, begun).contains("classifier.weight")) {
+    labels_ = named_labels(begun.description);
+  }
+  if (labels_.empty() || folders_.empty()) {
+    return {};
+  }
+  const auto named = std::ranges::count_if(folders_, [&](const std::string& name) {
+    return std::find(labels_.begin(), labels_.end(), name) != labels_.end();
+  });
+  if (named == std::ssize(folders_)) {
+    log_info("{}: its head, which is kept, names every folder of {}: labels are its rows",
+             begun.folder, data.train);
+    return labels_;
+  }
+  log_info(
+      "{}: its head, which is kept, names {} of the {} folders of {}: labels count the folders, "
+      "and the first rows are named so",
+      begun.folder, named, folders_.size(), data.train);
+  return {};
+}
+
 bool VitRun::holds_out() const {
   return images_.train != nullptr ? images_.held_out != nullptr : data.valid || data.split < 1;
 }
 
 void VitRun::find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findings) const {
+  if (!folders_.empty()) {
+    ids = std::ssize(folders_);  // a head may know more
+  }
   if (model.num_classes.value_or(ids) > ids) {
     findings.push_back(fmt::format(
         "{}: {} labels, but the data have {}: the others are never trained; say auto",
@@ -127,6 +173,12 @@ TrainData VitRun::samples(const Json& source) const {
   Hasher identity;
   for (const ImageSetPtr& set : {images_.train, images_.held_out}) {
     identity.add(set == nullptr ? Hash128() : set->identity());
+  }
+  const std::vector<std::string>& names = images_.train->names();
+  if (!std::ranges::equal(folders_, names | std::views::take(folders_.size()))) {
+    for (const std::string& name : names) {  // the same images under other numbers
+      identity.add(name);
+    }
   }
   out.identity = to_string(identity.finish());
   out.checkpoint_files = {{"config.json", config_json(source)},

@@ -32,8 +32,14 @@ class VitRun final : public RunOf<VitConfig, VitNetwork, ModelRun> {
  private:
   void declare_data(ConfigFields& fields) override;
   void check(const YamlNode& tree) const override;
+  // The labels that folders may have, by their number; empty: the folders are all, in their order. Sets labels_.
+  std::vector<std::string> known_labels(FileSystem& files, const YamlNode& tree,
+                                        const std::optional<std::string>& folder);
 
   ImageParts images_;
+  std::vector<std::string> folders_;  // of the data's classes
+  std::vector<std::string>
+      labels_;  // what the head's rows are called before this run; empty: nothing
 };
 
 // model.type vit.

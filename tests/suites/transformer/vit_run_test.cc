@@ -6,6 +6,7 @@
 #include "core/train/run_directory.h"
 #include "suites/run/run.h"
 #include "suites/run/stored_model.h"
+#include "suites/transformer/vit/hf_names.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
 #include "tests/suites/transformer/pictures.h"
@@ -59,6 +60,10 @@ class VitRunTest : public testing::Test {
     text.resize(std::fread(text.data(), 1, text.size(), out));
     std::fclose(out);
     return text;
+  }
+  // Of a run's newest checkpoint, by number.
+  std::vector<std::string> labels(const std::string& output) {
+    return named_labels(open_model(real_files(), folder_ / output).description);
   }
   // The model of a run as a directory of Hugging Face has it, under other names of its labels.
   void write_model(const std::string& name, const std::string& output,
@@ -154,6 +159,49 @@ TEST_F(VitRunTest, OtherLabelsGetAHeadOfTheirOwnOnWeightsThatStay) {
   EXPECT_EQ(saved.network->ids(), 2);
   EXPECT_THAT(real_files().read(folder_ / "two/log.txt"),
               HasSubstr("classifier.weight [2, 16] is not there; it is drawn anew"));
+}
+
+TEST_F(VitRunTest, AHeadThatNamesEveryFolderIsTaughtByThoseNames) {
+  write_pictures("pictures/train", {"red", "green", "blue"}, 12);
+  write_pictures("pictures/val", {"red", "green", "blue"}, 5);
+  run(tree("first", tiny_, "{}", 60));
+  // Rows blue, green, red; those names in another order make other answers right.
+  write_model("model", "first", {"red", "blue", "green"});
+  const std::string from = "init: {from: " + folder_.path() + "/model}";
+  EXPECT_EQ(rows("first").back()["eval_accuracy"], 1.0);
+  YamlNode still = tree("second", from, "{}", 1);
+  const std::string slow[] = {"optimizer.lr=1e-12"};
+  apply_overrides(still, slow);
+  run(still);
+  EXPECT_EQ(rows("second").back()["eval_accuracy"], 0.0);
+  EXPECT_EQ(labels("second"), (std::vector<std::string>{"red", "blue", "green"}));
+  EXPECT_THAT(evaluated("second", "pictures"), HasSubstr("eval_accuracy 0.0"));
+  // Some of the names, and a run that goes on.
+  real_files().remove_all(folder_ / "pictures/train/blue");
+  real_files().remove_all(folder_ / "pictures/val/blue");
+  const std::string three = from + ", num_classes: 3";
+  run(tree("straight", three, "{}", 40));
+  run(tree("stopped", three, "{}", 20));
+  run(tree("stopped", three, "{}", 40));
+  EXPECT_EQ(weights("stopped"), weights("straight"));
+  EXPECT_EQ(labels("straight"), (std::vector<std::string>{"red", "blue", "green"}));
+  EXPECT_EQ(rows("straight").back()["eval_accuracy"], 1.0);
+  EXPECT_THAT(evaluated("straight", "pictures"), HasSubstr("eval_accuracy 1.0"));
+}
+
+TEST_F(VitRunTest, AHeadThatNamesOtherThingsIsNamedByTheFolders) {
+  write_pictures("pictures/train", {"red", "green", "blue"}, 12);
+  write_pictures("pictures/val", {"red", "green", "blue"}, 5);
+  const std::string five = ", num_classes: 5";
+  run(tree("first", tiny_ + five, "{}", 1));
+  EXPECT_EQ(labels("first"),
+            (std::vector<std::string>{"blue", "green", "red", "LABEL_3", "LABEL_4"}));
+  write_model("model", "first", {"cat", "dog", "eel", "red", "gnu"});
+  const std::string from = "init: {from: " + folder_.path() + "/model}" + five;
+  run(tree("second", from, "{}", 60));
+  EXPECT_EQ(rows("second").back()["eval_accuracy"], 1.0);
+  EXPECT_EQ(labels("second"), (std::vector<std::string>{"blue", "green", "red", "LABEL_3", "gnu"}));
+  EXPECT_THAT(evaluated("second", "pictures"), HasSubstr("eval_accuracy 1.0"));
 }
 
 TEST_F(VitRunTest, AdaptersOfAllLayersLeaveTheNumberOfLabelsToTheData) {
