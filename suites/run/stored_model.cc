@@ -1,5 +1,7 @@
 #include "suites/run/stored_model.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <set>
 
@@ -342,22 +344,28 @@ Params initial_params(FileSystem& files, const StoredModel& model, const Network
   const SafetensorsFolder weights(files, model.folder);
   check_folder(files, model, weights);
   const Meaning meaning = meaning_in(weights, network);
-  const auto is_there = [&](const ParamSpec& spec) {
-    const Shape shape = network.stored_shape(spec.name, spec.type.shape);
-    return std::any_of(weights.items().begin(), weights.items().end(),
-                       [&](const SafetensorsFolder::Item& item) {
-                         return meaning(item.entry->name).name == spec.name &&
-                                std::ranges::equal(item.entry->shape, shape);
-                       });
+  // Null where it is not there.
+  const auto find_stored = [&](const ParamSpec& spec) {
+    const auto found = std::find_if(weights.items().begin(), weights.items().end(),
+                                    [&](const SafetensorsFolder::Item& item) {
+                                      return meaning(item.entry->name).name == spec.name;
+                                    });
+    return found == weights.items().end() ? nullptr : found->entry;
   };
   std::vector<ParamSpec> anew;
   std::set<std::string> read;
   for (const ParamSpec& spec : specs) {
-    if (!network.redraws(spec.name) || is_there(spec)) {
+    const TensorEntry* const there = network.redraws(spec.name) ? find_stored(spec) : nullptr;
+    const Shape shape = network.stored_shape(spec.name, spec.type.shape);
+    if (!network.redraws(spec.name) ||
+        (there != nullptr && std::ranges::equal(there->shape, shape))) {
       read.insert(spec.name);
       continue;
     }
-    if (!is_lora(spec.name)) {
+    if (there != nullptr) {
+      log_info("{}: {} is [{}], and {} is needed; it is drawn anew", model.folder, spec.name,
+               fmt::join(there->shape, ", "), to_string(shape));
+    } else if (!is_lora(spec.name)) {
       log_info("{}: {} {} is not there; it is drawn anew", model.folder, spec.name,
                to_string(spec.type.shape));
     }

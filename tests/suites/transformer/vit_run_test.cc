@@ -158,7 +158,7 @@ TEST_F(VitRunTest, OtherLabelsGetAHeadOfTheirOwnOnWeightsThatStay) {
   const StoredModel saved = open_model(real_files(), folder_ / "two");
   EXPECT_EQ(saved.network->ids(), 2);
   EXPECT_THAT(real_files().read(folder_ / "two/log.txt"),
-              HasSubstr("classifier.weight [2, 16] is not there; it is drawn anew"));
+              HasSubstr("classifier.weight is [3, 16], and [2, 16] is needed; it is drawn anew"));
 }
 
 TEST_F(VitRunTest, AHeadThatNamesEveryFolderIsTaughtByThoseNames) {
