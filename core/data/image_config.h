@@ -100,9 +100,11 @@ struct ImageDataConfig {
       "evaluation sees the square in the middle, of this part of the shorter side; null: all, made "
       "a square",
       rule::above(0).at_most(1).elsewhere_called({"crop_pct"}));
-    v("mean", mean, "subtracted from values from 0 to 1: one number, or one for each channel",
+    v("mean", mean,
+      "subtracted from values from 0 to 1: one number, or one for each channel; left out: as "
+      "preprocessor_config.json of the directory that the model comes from says",
       rule::elsewhere_called({"image_mean"}));
-    v("std", std, "what they are divided by then",
+    v("std", std, "what they are divided by then; left out: likewise",
       rule::positive().elsewhere_called({"image_std"}));
     v("augment", augment, "what training does to images");
     v("shuffle", shuffle, "take images in a new random order in every pass over them");
