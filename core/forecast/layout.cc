@@ -108,8 +108,9 @@ class Resolver {
              out_.tensor, model_.heads, nearest_divisors(model_.heads, out_.tensor));
     }
     out_.sequence_parallel = config_.sequence_parallel.value_or(
-        out_.tensor > 1 && model_.shares_along_tensor(out_.tensor));
-    if (config_.sequence_parallel.value_or(false) && !model_.shares_along_tensor(out_.tensor)) {
+        out_.tensor > 1 && model_.shares_along_tensor(out_.tensor * out_.context));
+    if (config_.sequence_parallel.value_or(false) &&
+        !model_.shares_along_tensor(out_.tensor * out_.context)) {
       refuse("sequence_parallel", "ranks along tensor {} cannot share the {} tokens of a sample",
              out_.tensor, model_.tokens);
     }

@@ -15,10 +15,12 @@ namespace mstrain {
 // What a layout has to divide.
 struct ModelSizes {
   int64_t layers = 1;
-  int64_t heads = 1;         // along tensor
-  int64_t tokens = 1;        // of a sample, along context; 1: samples are no sequences
-  bool along_tensor = true;  // ranks along tensor share them too, where they divide them
+  int64_t heads = 1;   // along tensor
+  int64_t tokens = 1;  // of a sample, along context; 1: samples are no sequences
+  bool along_tensor =
+      true;  // ranks along tensor share them too, where these divide what is left of them
 
+  // `ranks`: along tensor and context
   bool shares_along_tensor(int64_t ranks) const { return along_tensor && tokens % ranks == 0; }
 };
 

@@ -72,7 +72,7 @@ class Search {
         layout.pipeline = pipeline;
         layout.context = context;
         layout.data = data;
-        const bool shares = input_.model.shares_along_tensor(tensor);
+        const bool shares = input_.model.shares_along_tensor(tensor * context);
         if (!is_fixed("parallel.sequence_parallel")) {
           layout.sequence_parallel = tensor > 1 && shares;
         } else if (given_.sequence_parallel && !shares) {

@@ -1,7 +1,5 @@
 #include "suites/run/laid_out.h"
 
-#include <fmt/ranges.h>
-
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/forecast/here.h"
@@ -36,18 +34,6 @@ Overrides layout_so_far(FileSystem& files, const TrainConfig& config, int64_t ra
   return out;
 }
 
-// What, beside what the search has asked, keeps these ranks from running it; empty: nothing.
-std::string hindrance(const Planning& planning, const YamlNode& tree) {
-  try {
-    const std::unique_ptr<ModelRun> run = read_run(tree);
-    check_batch(run->train, run->train.parallel.data, tree);
-    TensorParts(planning.run->adapted_task(), run->train, current_context());
-    return "";
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-}
-
 YamlNode with_best_layout(FileSystem& files, const YamlNode& tree, const Cluster& here) {
   const std::unique_ptr<ModelRun> run = read_run(tree);
   std::optional<int64_t> ids = run->network()->ids();
@@ -57,24 +43,13 @@ YamlNode with_best_layout(FileSystem& files, const YamlNode& tree, const Cluster
   }
   const Planning planning(files, tree, here, ids);
   const std::set<std::string> decided = planning.decided(/*all=*/false);
-  constexpr size_t kTried = 16;
-  const SearchResult found = search_layouts(planning, decided, kTried);
-  std::string why;
-  for (const std::vector<Forecast>* list : {&found.best, &found.slower, &found.too_large}) {
-    for (const Forecast& it : *list) {
-      YamlNode laid_out = tree;
-      apply_overrides(laid_out, it.layout.keys());
-      why = hindrance(planning, laid_out);
-      if (why.empty()) {
-        log_info("parallel.plan: auto takes {}, planned at {:.3g} s a step", it.layout.describe(),
-                 it.step_seconds);
-        return laid_out;
-      }
-    }
-  }
-  config_fail(tree, "parallel.plan",
-              fmt::format("auto finds no layout that {} ranks can run; of the last: {}",
-                          here.ranks(), why));
+  const SearchResult found = search_layouts(planning, decided, /*top=*/1);
+  const Forecast& best = found.best.empty() ? found.too_large[0] : found.best[0];
+  log_info("parallel.plan: auto takes {}, planned at {:.3g} s a step", best.layout.describe(),
+           best.step_seconds);
+  YamlNode laid_out = tree;
+  apply_overrides(laid_out, best.layout.keys());
+  return laid_out;
 }
 
 }  // namespace

@@ -30,6 +30,10 @@ std::vector<std::string> names_of_all(const NameOf& names_of) {
 void ModelRun::read(const YamlNode& tree) {
   read_config_fields(tree, sections());
   fill_in();
+  recheck(tree);
+}
+
+void ModelRun::recheck(const YamlNode& tree) const {
   check_train_config(train, tree);
   check(tree);
 }

@@ -40,6 +40,8 @@ class ModelRun {
   // Reads and checks the whole of `tree`, or `model` alone. Throws ConfigError with file and line.
   void read(const YamlNode& tree);
   void read_model(const YamlNode& tree);
+  // The checks of read(), of `train` as it was changed since. Throws ConfigError.
+  void recheck(const YamlNode& tree) const;
   // Every key, defaults filled in.
   YamlNode written() const;
   // Declares the section `model`: the model's keys, and those of all models.

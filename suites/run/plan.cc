@@ -95,6 +95,9 @@ void plan(const PlanRequest& request) {
   std::optional<SearchResult> result;
   if (kind == kManualPlan && !planning.train.batch.micro.is_word()) {
     const RunLayout given = planning.asked(/*micro=*/1);
+    if (const std::string why = planning.objection()(given); !why.empty()) {
+      throw ConfigError(why);
+    }
     found = forecast(input, profile_of(given.micro / given.copies, given.recompute), given);
   } else {
     result = search_layouts(planning, fixed, static_cast<size_t>(request.top));

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "core/base/error.h"
 #include "core/exec/execute.h"
 #include "core/io/atomic_file.h"
 #include "core/train/numbers.h"
+#include "core/train/tensor_parts.h"
 #include "suites/run/preflight.h"
 
 namespace mstrain {
@@ -126,6 +128,48 @@ class Planning::Profiles {
   std::map<std::pair<int64_t, Recompute>, Profile> known_;
 };
 
+// What a run says of layouts that it refuses, by the checks that it begins with.
+class Planning::Refusals {
+ public:
+  Refusals(const Planning& planning, TrainTask task)
+      : planning_(planning), task_(std::move(task)), run_(read_run(planning.tree)) {}
+
+  std::string of(const RunLayout& layout) {
+    TrainConfig& train = run_->train;
+    train.parallel = layout.in(planning_.train.parallel);
+    train.batch.micro = layout.micro;
+    train.memory.recompute = layout.recompute;
+    try {
+      check_runs(train.parallel, planning_.tree, planning_.cluster.ranks());
+      run_->recheck(planning_.tree);
+      check_batch(train, layout.data, planning_.tree);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return of_parts(layout);
+  }
+
+ private:
+  // Many layouts share a model in the same parts.
+  const std::string& of_parts(const RunLayout& layout) {
+    const auto [found, is_new] =
+        of_parts_.try_emplace({layout.tensor, layout.context, layout.sequence_parallel});
+    if (is_new) {
+      try {
+        TensorParts(task_, run_->train, planning_.context_);
+      } catch (const ConfigError& error) {
+        found->second = error.what();
+      }
+    }
+    return found->second;
+  }
+
+  const Planning& planning_;
+  const TrainTask task_;
+  const std::unique_ptr<ModelRun> run_;
+  std::map<std::tuple<int64_t, int64_t, bool>, std::string> of_parts_;
+};
+
 Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::optional<int64_t> ids)
     : tree(std::move(given)),
       run(read_run(tree)),
@@ -153,18 +197,20 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
   run->settle(*ids, tree);
   profiles_ = std::make_unique<Profiles>(*run, tree, *ids, context_);
   own_schedule_ = read_own_schedule(files, train.parallel, tree);
-  const TrainTask task = run->adapted_task();
+  TrainTask task = run->adapted_task();
   const Units units = task.units;
-  const bool inside = task.positions_inside > 0;
+  const int64_t tokens = task.positions_inside > 0 ? task.positions_inside : units.count;
+  const bool along_tensor = task.positions.size() == 1;
   const int64_t layers = run->network()->num_layers();
-  input_.emplace(ForecastInput{
-      .cluster = cluster,
-      .model = {layers, heads_of(*run), inside ? task.positions_inside : units.count, !inside},
-      .units_per_sample = static_cast<double>(units.count),
-      .global_batch = train.batch.global,
-      .limit_bytes = limit,
-      .model_flops = model_flops(profiles_->of(1, Recompute::kNone), layers),
-      .dtype = train.precision.param_dtype()});
+  input_.emplace(
+      ForecastInput{.cluster = cluster,
+                    .model = {layers, heads_of(*run), tokens, along_tensor},
+                    .units_per_sample = static_cast<double>(units.count),
+                    .global_batch = train.batch.global,
+                    .limit_bytes = limit,
+                    .model_flops = model_flops(profiles_->of(1, Recompute::kNone), layers),
+                    .dtype = train.precision.param_dtype()});
+  refusals_ = std::make_unique<Refusals>(*this, std::move(task));
 }
 
 Planning::~Planning() = default;
@@ -176,14 +222,7 @@ ProfileOf Planning::profile_of() const {
 }
 
 Objection Planning::objection() const {
-  return [this](const RunLayout& layout) -> std::string {
-    try {
-      check_runs(layout.in(train.parallel), tree, cluster.ranks());
-      return "";
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-  };
+  return [this](const RunLayout& layout) { return refusals_->of(layout); };
 }
 
 RunLayout Planning::asked(int64_t micro) const {

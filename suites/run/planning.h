@@ -23,7 +23,7 @@ class Planning {
 
   const ForecastInput& input() const { return *input_; }
   ProfileOf profile_of() const;
-  // To layouts that no run of this configuration may have, as where keys would have no effect.
+  // To layouts that a run of this configuration refuses: what it says. Must not outlive this.
   Objection objection() const;
   // As the keys say; `micro` stands for batch.micro where that is auto.
   RunLayout asked(int64_t micro) const;
@@ -39,9 +39,11 @@ class Planning {
 
  private:
   class Profiles;
+  class Refusals;
   const Context context_;
   const ContextScope scope_;
   std::unique_ptr<Profiles> profiles_;
+  std::unique_ptr<Refusals> refusals_;
   std::optional<ForecastInput> input_;
   std::shared_ptr<const Schedule> own_schedule_;
 };

@@ -39,7 +39,7 @@ std::vector<std::string> keys_of(const Json& object) {
 }
 
 TEST(Plan, AsJsonHasTheKeysThatProgramsRead) {
-  const Json json = planned({"parallel.tensor=8", "batch.micro=4"});
+  const Json json = planned({"model.vocab_size=50304", "parallel.tensor=8", "batch.micro=4"});
   EXPECT_THAT(keys_of(json), ElementsAre("breakdown", "fits", "memory", "model_flops_utilization",
                                          "peak_bytes_per_rank", "step_seconds", "tokens_per_second",
                                          "tokens_per_second_per_device"));
@@ -98,8 +98,9 @@ TEST(Plan, WithProductsOf8BitsIsFasterWhereADeviceMakesThem) {
   // Ranks share products of codes, and the codes of weights, as they share others: of each in bf16 it is about the half.
   for (const char* share : {"parallel.tensor=4", "parallel.pipeline=4"}) {
     SCOPED_TRACE(share);
-    std::vector<std::string> shared{share, "parallel.data=2", "batch.micro=4", "batch.global=64",
-                                    eight[0]};
+    std::vector<std::string> shared{share,           "parallel.data=2",
+                                    "batch.micro=4", "batch.global=64",
+                                    eight[0],        "model.vocab_size=50304"};
     const Json in_bf16 = json_of(shared);
     shared.push_back(eight[1]);
     const Json in_fp8 = json_of(shared);
@@ -177,7 +178,8 @@ TEST(Plan, OfALayoutThatIsSearchedLeavesWhatIsGiven) {
 TEST(Plan, OfALayoutThatIsSearchedIsOneThatRuns) {
   const auto found = [](const std::string& given) {
     const CommandResult result =
-        plan({"parallel.plan=auto", given, "--json"}, "gpt_124m.yaml", "h100_80gb_x8.yaml");
+        plan({"parallel.plan=auto", "model.vocab_size=50304", given, "--json"}, "gpt_124m.yaml",
+             "h100_80gb_x8.yaml");
     EXPECT_EQ(result.status, 0) << result.err;
     std::vector<std::string> keys;
     const Json json = parse_json(result.out, "plan");
@@ -205,6 +207,49 @@ TEST(Plan, OfALayoutThatIsSearchedIsOneThatRuns) {
            "gpt_124m.yaml", "h100_80gb_x8.yaml");
   EXPECT_EQ(none.status, 3);
   EXPECT_THAT(none.err, HasSubstr("parallel.context_way: is for parallel.context of 2 or more"));
+}
+
+// What a run refuses of a layout for its optimizer, precision or objective.
+TEST(Plan, OfALayoutThatARunRefusesIsRefusedAlike) {
+  const auto on_8 = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"model.vocab_size=50304", "batch.micro=1"});
+    return plan(more, "gpt_10b.yaml", "a100_40gb_x8.yaml");
+  };
+  for (const char* given :
+       {"precision.moments=int8", "precision.moments=bf16", "optimizer.type=lamb"}) {
+    const CommandResult found = on_8({given});
+    EXPECT_EQ(found.status, 0) << given << found.err;
+    EXPECT_THAT(found.out.substr(0, found.out.find('\n')), Not(HasSubstr("tensor"))) << given;
+    const CommandResult asked = on_8({given, "parallel.tensor=2"});
+    EXPECT_EQ(asked.status, 2) << given;
+    EXPECT_THAT(asked.err, HasSubstr("with parallel.tensor 2")) << given;
+  }
+  EXPECT_THAT(plan({"parallel.tensor=8", "batch.micro=4"}).err,
+              HasSubstr("parallel.tensor: 8 ranks do not divide the 50257"));
+  const auto of_answers = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"model.init.from=null", "batch.micro=4"});
+    return plan(more, "dpo_addition.yaml", "this_machine.yaml");
+  };
+  EXPECT_THAT(of_answers({"parallel.plan=auto", "parallel.data=1"}).out, HasSubstr("tensor 2"));
+  EXPECT_THAT(of_answers({"parallel.plan=auto", "parallel.data=1", "parallel.tensor=1"}).err,
+              HasSubstr("objectives that compare answers are of one stage"));
+  const CommandResult context = of_answers({"objective.type=kto", "parallel.context=2"});
+  EXPECT_EQ(context.status, 2);
+  EXPECT_THAT(context.err, HasSubstr("parallel.context: ranks cannot share the positions"));
+}
+
+// Samples of two sequences are not shared along tensor between the products.
+TEST(Plan, OfLayoutsTakesOnlyPositionsThatRanksCanShare) {
+  const SmallRun folder;
+  const std::string file = folder.path("plan.yaml");
+  const CommandResult found = plan({"precision.params=bf16", "--write-plan", file}, "t5_11b.yaml");
+  EXPECT_EQ(found.status, 0) << found.err;
+  EXPECT_THAT(found.out, HasSubstr("tensor 2"));
+  const CommandResult dry =
+      run_command({"--config", shipped("t5_11b.yaml"), "--dry-run", "--offline", "run.device=cuda",
+                   "run.device_description=" + shipped("devices/a100_80gb.yaml"),
+                   "precision.params=bf16", "memory.limit_gb=1000", "parallel.plan=" + file});
+  EXPECT_EQ(dry.status, 0) << dry.err;
 }
 
 TEST(Plan, TakesTheScheduleOfAFileWhereItIsSound) {
