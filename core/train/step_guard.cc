@@ -53,11 +53,21 @@ bool StepGuard::observe(int64_t step, double loss, double grad_norm,
       norms_.pop_front();
     }
   }
-  if (!finite && loss_scale && *loss_scale > least_loss_scale_) {
+  if (!finite && loss_scale && *loss_scale > precision_.loss_scale_min) {
     ++skipped_;
     log_info("step {}: overflow at a loss scale of {}; the step is skipped ({} so far)", step,
              *loss_scale, skipped_);
     return false;
+  }
+  const double scale = loss_scale.value_or(precision_.first_loss_scale());
+  if (config_.not_finite == NotFinite::kStop && std::isfinite(loss) && !finite && scale > 1) {
+    fail(
+        "step {}: the gradient's norm is {} at a loss scale of {}, and the loss {}: begin anew "
+        "with "
+        "{}",
+        step, grad_norm, scale, loss,
+        loss_scale ? "a lower precision.loss_scale_min"
+                   : "precision.loss_scale=dynamic, or a lower one");
   }
   if (!finite && config_.not_finite == NotFinite::kStop) {
     fail(
@@ -81,6 +91,17 @@ bool StepGuard::observe(int64_t step, double loss, double grad_norm,
   }
   log_warning("step {}: {}; the step is skipped", step, why);
   return false;
+}
+
+void StepGuard::check_any(int64_t steps) const {
+  if (steps == 0 || skipped_ < steps) {
+    return;
+  }
+  fail("none of {} steps changed a weight: all were skipped; {}", steps,
+       precision_.scales_dynamically()
+           ? "the loss scale has not come down to what gradients bear: begin anew with a lower "
+             "precision.loss_scale_init, or take more steps"
+           : "their loss or gradients are no finite numbers");
 }
 
 Json StepGuard::state() const {

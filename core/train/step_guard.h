@@ -5,15 +5,16 @@
 
 #include <deque>
 
+#include "core/optim/precision_config.h"
 #include "core/train/callback_sections.h"
 
 namespace mstrain {
 
 class StepGuard {
  public:
-  // `config` must outlive it.
-  explicit StepGuard(const UpdateConfig& config, double least_loss_scale = 0)
-      : config_(config), least_loss_scale_(least_loss_scale) {}
+  // Both must outlive it.
+  StepGuard(const UpdateConfig& config, const PrecisionConfig& precision)
+      : config_(config), precision_(precision) {}
 
   // The largest norm with which step `step` (from 1) makes an update. With skip_spikes: mean + deviations * (standard
   // deviation, at least a hundredth of the mean) of the last `window` finite norms of steps before `step - 1`, whose own
@@ -23,11 +24,13 @@ class StepGuard {
   // Told of every step in order; returns whether it made an update. Throws Error where the run cannot go on: a number
   // that is not finite and is not to be skipped, or more skipped steps in a row than max_skipped. `loss_scale`: of this
   // step, where it is dynamic; above the least one it is what a number that is not finite is put down to, and the step is
-  // skipped.
+  // skipped, and counts for no max_skipped.
   bool observe(int64_t step, double loss, double grad_norm,
                std::optional<double> loss_scale = std::nullopt);
 
   int64_t skipped() const { return skipped_; }  // in all
+  // Throws Error where none of the `steps` of a run made an update.
+  void check_any(int64_t steps) const;
 
   Json state() const;
   // Throws Error where `state` is not what state() gives.
@@ -40,7 +43,7 @@ class StepGuard {
   };
 
   const UpdateConfig& config_;
-  double least_loss_scale_;
+  const PrecisionConfig& precision_;
   std::deque<Norm> norms_;  // finite ones, where spikes are skipped
   int64_t skipped_ = 0;
   int64_t in_a_row_ = 0;

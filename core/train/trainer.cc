@@ -59,7 +59,7 @@ Trainer::Trainer(const TrainTask& task, const TrainData& data, const TrainConfig
       config_(config),
       program_(program),
       lr_(config.schedule, config.optimizer.lr),
-      guard_(config.optimizer, config.precision.loss_scale_min) {}
+      guard_(config.optimizer, config.precision) {}
 
 void Trainer::start(uint64_t seed, int64_t micro) {
   frozen_ = program_.own_frozen(frozen_weights(task_));
@@ -366,6 +366,9 @@ bool Trainer::run(const std::vector<Callback*>& callbacks, const std::atomic<boo
   visit(finished ? Moment::kFinished : Moment::kInterrupted);
   for (Callback* callback : callbacks_) {
     callback->on_stop(*this);
+  }
+  if (finished) {
+    guard_.check_any(progress_.step);
   }
   return finished;
 }

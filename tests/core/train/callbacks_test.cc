@@ -286,7 +286,8 @@ TEST(StepGuard, SkipsWhatStandsOut) {
   set_log_sink([](LogLevel, std::string_view) {});
   UpdateConfig config;
   config.skip_spikes = SkipSpikesConfig{.deviations = 3, .window = 4};
-  StepGuard guard(config);
+  const PrecisionConfig precision;
+  StepGuard guard(config, precision);
   const float any = std::numeric_limits<float>::max();
   const std::vector<double> norms{1, 3, 1, 3, 1, 9, 3, 1};
   std::vector<float> limits;
@@ -302,7 +303,7 @@ TEST(StepGuard, SkipsWhatStandsOut) {
   EXPECT_THAT(updated, ElementsAre(true, true, true, true, true, false, true, true));
   EXPECT_EQ(guard.skipped(), 1);
 
-  StepGuard other(config);
+  StepGuard other(config, precision);
   other.restore(parse_json(guard.state().dump(), "state"));
   EXPECT_EQ(other.limit(9), guard.limit(9));
   EXPECT_EQ(other.state(), guard.state());
@@ -315,7 +316,8 @@ TEST(StepGuard, EndlessSkippingIsAnError) {
   UpdateConfig config;
   config.not_finite = NotFinite::kSkip;
   config.max_skipped = 2;
-  StepGuard guard(config);
+  const PrecisionConfig precision;
+  StepGuard guard(config, precision);
   EXPECT_FALSE(guard.observe(1, kNaN, 1));
   EXPECT_FALSE(guard.observe(2, 1, kInf));
   EXPECT_TRUE(guard.observe(3, 1, 1));

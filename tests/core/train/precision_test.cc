@@ -262,5 +262,36 @@ TEST_F(LossScaling, AnOverflowAtTheLeastScaleEndsTheRun) {
   EXPECT_EQ(overflows_.size(), 2U);
 }
 
+TEST_F(LossScaling, ARunThatMadeNoStepEndsWithAnErrorAndItsCheckpoint) {
+  TrainConfig run = config("run");
+  run.precision.loss_scale_init = 1e30;
+  const auto message = [&] {
+    try {
+      run_small(run);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("the run finished");
+  };
+  EXPECT_THAT(message(),
+              AllOf(HasSubstr("none of 20 steps changed a weight"), HasSubstr("loss_scale_init")));
+  EXPECT_EQ(overflows_.size(), 20U);
+  EXPECT_FALSE(checkpoint_file(run.run.directory(), 20, "model.safetensors").empty());
+  run.schedule.total_steps = 120;  // it goes on to where gradients are finite
+  EXPECT_EQ(message(), "the run finished");
+}
+
+TEST_F(LossScaling, AFixedScaleThatOverflowsIsNamed) {
+  TrainConfig run = config("run");
+  run.precision.loss_scale = NoneOr<OrWord<double, DynamicWord>>(OrWord<double, DynamicWord>(1e30));
+  try {
+    run_small(run);
+    FAIL() << "the run went on";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("step 1"), HasSubstr("precision.loss_scale=dynamic"),
+                                    testing::Not(HasSubstr("optimizer.lr"))));
+  }
+}
+
 }  // namespace
 }  // namespace mstrain
