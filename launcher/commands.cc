@@ -274,7 +274,8 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop, Rank& ra
   if (is_dry && rank.is_alone() && ranks > 1) {
     throw ConfigError(
         fmt::format("--dry-run: starts no ranks; parallel.data={0}, or distribution.actors={0} for "
-                    "an agent, plans for one of them",
+                    "an agent, plans for one of them; parallel.data, tensor, pipeline and context, "
+                    "where more than one is said, make up {0} together",
                     ranks));
   }
   for (const std::string& change : changes) {

@@ -193,6 +193,7 @@ TEST_F(Ranks, AreRefusedWhereTheyMakeNoSense) {
       {{"--ranks", "two"}, "--ranks: expected an integer"},
       {{"--restarts", "1"}, "--restarts: goes with --ranks"},
       {{"--ranks", "2", "--dry-run"}, "--dry-run: starts no ranks; parallel.data=2"},
+      {{"--ranks", "2", "--dry-run", "parallel.tensor=2"}, "make up 2 together"},
       {{"--ranks", "3", "parallel.data=2"}, "parallel.data"},
       {{"--ranks", "3"}, "batch.global: 4 samples in micro-batches of 2 cannot be shared by 3"}};
   for (const auto& [more, said] : cases) {
