@@ -131,8 +131,11 @@ class Planning::Profiles {
 // What a run says of layouts that it refuses, by the checks that it begins with.
 class Planning::Refusals {
  public:
-  Refusals(const Planning& planning, TrainTask task)
-      : planning_(planning), task_(std::move(task)), run_(read_run(planning.tree)) {}
+  Refusals(const Planning& planning, TrainTask task, Vocabulary vocabulary)
+      : planning_(planning),
+        task_(std::move(task)),
+        run_(read_run(planning.tree)),
+        vocabulary_(vocabulary) {}
 
   std::string of(const RunLayout& layout) {
     TrainConfig& train = run_->train;
@@ -155,8 +158,14 @@ class Planning::Refusals {
     const auto [found, is_new] =
         of_parts_.try_emplace({layout.tensor, layout.context, layout.sequence_parallel});
     if (is_new) {
+      TrainTask task = task_;
+      if (const auto larger = planning_.larger_vocabulary(layout);
+          larger && vocabulary_ == Vocabulary::kNextLarger) {
+        make_vocabulary(*larger, task.parameters);
+        make_vocabulary(*larger, task.frozen);
+      }
       try {
-        TensorParts(task_, run_->train, planning_.context_);
+        TensorParts(task, run_->train, planning_.context_);
       } catch (const ConfigError& error) {
         found->second = error.what();
       }
@@ -164,13 +173,23 @@ class Planning::Refusals {
     return found->second;
   }
 
+  void make_vocabulary(int64_t size, std::vector<ParamSpec>& specs) const {
+    for (ParamSpec& spec : specs) {
+      if (spec.shared_dim && spec.type.shape[*spec.shared_dim] == planning_.run->network()->ids()) {
+        spec.type.shape[*spec.shared_dim] = size;
+      }
+    }
+  }
+
   const Planning& planning_;
   const TrainTask task_;
   const std::unique_ptr<ModelRun> run_;
+  const Vocabulary vocabulary_;
   std::map<std::tuple<int64_t, int64_t, bool>, std::string> of_parts_;
 };
 
-Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::optional<int64_t> ids)
+Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::optional<int64_t> ids,
+                   Vocabulary vocabulary)
     : tree(std::move(given)),
       run(read_run(tree)),
       train(run->train),
@@ -210,7 +229,7 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
                     .limit_bytes = limit,
                     .model_flops = model_flops(profiles_->of(1, Recompute::kNone), layers),
                     .dtype = train.precision.param_dtype()});
-  refusals_ = std::make_unique<Refusals>(*this, std::move(task));
+  refusals_ = std::make_unique<Refusals>(*this, std::move(task), vocabulary);
 }
 
 Planning::~Planning() = default;
@@ -219,6 +238,12 @@ ProfileOf Planning::profile_of() const {
   return [this](int64_t micro, Recompute recompute) -> const Profile& {
     return profiles_->of(micro, recompute);
   };
+}
+
+std::optional<int64_t> Planning::larger_vocabulary(const RunLayout& layout) const {
+  const int64_t ids = run->network()->ids().value_or(0);
+  return ids % layout.tensor == 0 ? std::nullopt
+                                  : std::optional((ids / layout.tensor + 1) * layout.tensor);
 }
 
 Objection Planning::objection() const {
