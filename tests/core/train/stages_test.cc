@@ -206,7 +206,7 @@ TEST_F(PipelinedRun, HasTheBitsOfOneRankInEveryPrecision) {
       {"fp16_with_loss_scale",
        [](TrainConfig& c) {
          c.precision.params = FloatType::kFp16;
-         c.precision.loss_scale_init = 1e7;
+         c.precision.loss_scale_init = 1200;
          c.precision.loss_scale_interval = 3;
        }},
       {"lamb", [](TrainConfig& c) { c.optimizer.type = OptimizerType::kLamb; }},
