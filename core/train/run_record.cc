@@ -60,11 +60,10 @@ void tell_whether_stopped(FileSystem& files, const std::string& directory, Json&
   record["reason"] = kStoppedReason;
   // The record is written now and then, measurements as they come.
   const std::vector<Json> rows = read_metrics(files, join_path(directory, kMetricsFile));
-  const Json last = rows.empty() ? Json() : rows.back()["step"];
+  const int64_t last = rows.empty() ? 0 : rows.back()["step"].get<int64_t>();
   const auto reaches = [&](Json& entry, const char* key) {
-    if (const auto step = entry.find(key);
-        step != entry.end() && step->is_number_integer() && last.is_number_integer()) {
-      *step = std::max(step->get<int64_t>(), last.get<int64_t>());
+    if (const auto step = entry.find(key); step != entry.end() && step->is_number_integer()) {
+      *step = std::max(step->get<int64_t>(), last);
     }
   };
   reaches(record, "step");

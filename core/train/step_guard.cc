@@ -63,8 +63,7 @@ bool StepGuard::observe(int64_t step, double loss, double grad_norm,
   if (config_.not_finite == NotFinite::kStop && std::isfinite(loss) && !finite && scale > 1) {
     fail(
         "step {}: the gradient's norm is {} at a loss scale of {}, and the loss {}: begin anew "
-        "with "
-        "{}",
+        "with {}",
         step, grad_norm, scale, loss,
         loss_scale ? "a lower precision.loss_scale_min"
                    : "precision.loss_scale=dynamic, or a lower one");

@@ -161,8 +161,13 @@ class Planning::Refusals {
       TrainTask task = task_;
       if (const auto larger = planning_.larger_vocabulary(layout);
           larger && vocabulary_ == Vocabulary::kNextLarger) {
-        make_vocabulary(*larger, task.parameters);
-        make_vocabulary(*larger, task.frozen);
+        for (std::vector<ParamSpec>* const specs : {&task.parameters, &task.frozen}) {
+          for (ParamSpec& spec : *specs) {
+            if (planning_.shares_vocabulary(spec)) {
+              spec.type.shape[*spec.shared_dim] = *larger;
+            }
+          }
+        }
       }
       try {
         TensorParts(task, run_->train, planning_.context_);
@@ -171,14 +176,6 @@ class Planning::Refusals {
       }
     }
     return found->second;
-  }
-
-  void make_vocabulary(int64_t size, std::vector<ParamSpec>& specs) const {
-    for (ParamSpec& spec : specs) {
-      if (spec.shared_dim && spec.type.shape[*spec.shared_dim] == planning_.run->network()->ids()) {
-        spec.type.shape[*spec.shared_dim] = size;
-      }
-    }
   }
 
   const Planning& planning_;
@@ -229,6 +226,9 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
                     .limit_bytes = limit,
                     .model_flops = model_flops(profiles_->of(1, Recompute::kNone), layers),
                     .dtype = train.precision.param_dtype()});
+  has_shared_vocabulary_ =
+      std::any_of(task.parameters.begin(), task.parameters.end(),
+                  [this](const ParamSpec& spec) { return shares_vocabulary(spec); });
   refusals_ = std::make_unique<Refusals>(*this, std::move(task), vocabulary);
 }
 
@@ -240,8 +240,12 @@ ProfileOf Planning::profile_of() const {
   };
 }
 
+bool Planning::shares_vocabulary(const ParamSpec& spec) const {
+  return spec.shared_dim && spec.type.shape[*spec.shared_dim] == run->network()->ids();
+}
+
 std::optional<int64_t> Planning::larger_vocabulary(const RunLayout& layout) const {
-  const int64_t ids = run->network()->ids().value_or(0);
+  const int64_t ids = has_shared_vocabulary_ ? run->network()->ids().value_or(0) : 0;
   return ids % layout.tensor == 0 ? std::nullopt
                                   : std::optional((ids / layout.tensor + 1) * layout.tensor);
 }

@@ -46,12 +46,15 @@ class Planning {
  private:
   class Profiles;
   class Refusals;
+  bool shares_vocabulary(const ParamSpec& spec) const;  // among ranks along tensor
+
   const Context context_;
   const ContextScope scope_;
   std::unique_ptr<Profiles> profiles_;
   std::unique_ptr<Refusals> refusals_;
   std::optional<ForecastInput> input_;
   std::shared_ptr<const Schedule> own_schedule_;
+  bool has_shared_vocabulary_ = false;
 };
 
 // The best layouts of what the configuration leaves open. Throws PlanError where none divides what it has to.

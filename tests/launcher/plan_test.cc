@@ -227,6 +227,11 @@ TEST(Plan, OfALayoutThatARunRefusesIsRefusedAlike) {
   const CommandResult larger = plan({"parallel.tensor=8", "batch.micro=4"});
   EXPECT_EQ(larger.status, 0);
   EXPECT_THAT(larger.err, HasSubstr("a run needs model.vocab_size=50264"));
+  // Labels of images are none, and no rank has a part of their head.
+  const CommandResult images =
+      plan({"model.num_classes=5", "parallel.tensor=2", "batch.micro=4"}, "vit_b16.yaml");
+  EXPECT_EQ(images.status, 0);
+  EXPECT_EQ(images.err, "");
   const auto of_answers = [](std::vector<std::string> more) {
     more.insert(more.end(), {"model.init.from=null", "batch.micro=4"});
     return plan(more, "dpo_addition.yaml", "this_machine.yaml");
