@@ -144,10 +144,10 @@ std::vector<ParamSpec> declare_params(const std::function<void(const Params&)>& 
 
 std::vector<ParamSpec> shared(std::vector<ParamSpec> specs, std::span<const SharedDim> table) {
   for (ParamSpec& spec : specs) {
-    for (const auto& [name, dim, whole_if_fewer] : table) {
+    for (const auto& [name, dim, parts] : table) {
       if (spec.name == name || spec.name.ends_with(fmt::format(".{}", name))) {
         spec.shared_dim = dim;
-        spec.whole_if_fewer = whole_if_fewer;
+        spec.parts = parts;
       }
     }
   }

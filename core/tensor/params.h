@@ -33,6 +33,13 @@ inline Init uniform_init(double bound) { return {Init::Kind::kUniform, bound}; }
 inline Init zeros_init() { return {Init::Kind::kZeros, 0}; }
 inline Init ones_init() { return {Init::Kind::kOnes, 0}; }
 
+// How many ranks may share a dim.
+enum class PartsOfDim : uint8_t {
+  kDividing,      // those that divide it
+  kWholeIfFewer,  // also those that it divides: each holds all of it
+  kFilledUp,      // any: parts are of one size, what they have too many is zeros
+};
+
 struct ParamSpec {
   std::string name;  // full path, "h.0.attn.c_attn.weight"
   TensorType type;
@@ -40,8 +47,7 @@ struct ParamSpec {
   bool decay = false;                     // weight decay applies: matrices, not biases and norms
   std::optional<MatrixForm> matrix = {};  // how products read it, where nothing else does
   std::optional<int> shared_dim = {};     // of which ranks along `tensor` hold a part each
-  // Each holds all of it where the dim is smaller than their number, and divides it.
-  bool whole_if_fewer = false;
+  PartsOfDim parts = PartsOfDim::kDividing;
   bool follows = false;  // a running statistic: see core/nn/follow_scope.h
 };
 
@@ -49,7 +55,7 @@ struct ParamSpec {
 struct SharedDim {
   std::string_view name;
   int dim;
-  bool whole_if_fewer = false;
+  PartsOfDim parts = PartsOfDim::kDividing;
 };
 // `specs` with what the table says.
 std::vector<ParamSpec> shared(std::vector<ParamSpec> specs, std::span<const SharedDim> table);

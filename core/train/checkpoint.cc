@@ -169,11 +169,11 @@ void load_tensors(FileSystem& files, const std::string& folder, const std::strin
     const uint64_t held = held_bytes(tensor, bytes.size(), part);
     HostWrite value(tensor.value);
     const std::span<std::byte> to = value.bytes();
+    std::fill(to.begin(), to.end(), std::byte(0));  // what fills it up
     for_stretches(tensor, bytes.size(), part, column, 0, held,
                   [&](uint64_t from, uint64_t at, uint64_t count) {
                     std::memcpy(to.data() + at, bytes.data() + from, count);
                   });
-    std::fill(to.begin() + static_cast<std::ptrdiff_t>(held), to.end(), std::byte(0));
     value.finish();
   }
   if (stored.entries().size() != tensors.size()) {

@@ -13,7 +13,7 @@ constexpr uint64_t kWorthSharing = 1 << 20;
 }  // namespace
 
 uint64_t held_bytes(const StoredTensor& tensor, uint64_t stored, int64_t part) {
-  const uint64_t column = stored / static_cast<uint64_t>(tensor.columns());
+  const uint64_t column = tensor.column_bytes(stored);
   const auto each = static_cast<uint64_t>(tensor.type().bytes());
   const uint64_t begin = std::min(column, static_cast<uint64_t>(part) * each);
   return std::min(column - begin, each);
@@ -21,21 +21,25 @@ uint64_t held_bytes(const StoredTensor& tensor, uint64_t stored, int64_t part) {
 
 void for_stretches(const StoredTensor& tensor, uint64_t stored, int64_t part, int64_t column,
                    uint64_t begin, uint64_t end, const Stretch& stretch) {
-  const auto columns = static_cast<uint64_t>(tensor.columns());
   const uint64_t before =
       static_cast<uint64_t>(part) * static_cast<uint64_t>(tensor.type().bytes());
-  if (columns == 1) {
+  if (tensor.rows == 0) {
     if (begin < end) {
       stretch(before + begin, begin, end - begin);
     }
     return;
   }
-  const uint64_t width = stored / columns / static_cast<uint64_t>(tensor.rows);
+  const auto rows = static_cast<uint64_t>(tensor.rows);
+  const uint64_t width = tensor.column_bytes(stored) / rows;
+  const uint64_t row_bytes = stored / rows;
   for (uint64_t at = begin; at < end;) {
     const uint64_t row = (before + at) / width;
     const uint64_t in_row = (before + at) % width;
+    const uint64_t place = static_cast<uint64_t>(column) * width + in_row;
     const uint64_t bytes = std::min(end - at, width - in_row);
-    stretch((row * columns + static_cast<uint64_t>(column)) * width + in_row, at, bytes);
+    if (place < row_bytes) {
+      stretch(row * row_bytes + place, at, std::min(bytes, row_bytes - place));
+    }
     at += bytes;
   }
 }
@@ -78,8 +82,8 @@ SafetensorsLayout layout_of(const std::vector<StoredTensor>& tensors) {
     const TensorType type = tensor.type();
     const int64_t held =
         type.elements() * tensor.columns() * (tensor.parts == nullptr ? 1 : tensor.parts->size);
-    check(tensor.shape.elements() == held ||
-              (tensor.parts != nullptr && tensor.shape.elements() < held),
+    const bool may_be_filled_up = tensor.parts != nullptr || tensor.columns() > 1;
+    check(tensor.shape.elements() == held || (may_be_filled_up && tensor.shape.elements() < held),
           "{}: {} is to be stored as {}", tensor.name, to_string(type), to_string(tensor.shape));
     entries.push_back({tensor.name, type.dtype, {tensor.shape.begin(), tensor.shape.end()}});
   }

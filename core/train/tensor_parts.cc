@@ -60,7 +60,7 @@ TensorParts::TensorParts(const TrainTask& task, const TrainConfig& config, const
     return;
   }
   for (ParamSpec& spec : whole_) {
-    if (spec.shared_dim && spec.whole_if_fewer) {
+    if (spec.parts == PartsOfDim::kWholeIfFewer && spec.shared_dim) {
       const int64_t size = spec.type.shape[*spec.shared_dim];
       if (size < axis_.size && axis_.size % size == 0) {
         spec.shared_dim.reset();
@@ -75,8 +75,9 @@ TensorParts::TensorParts(const TrainTask& task, const TrainConfig& config, const
   }
   for (ParamSpec& spec : held_) {
     if (spec.shared_dim) {
-      dims_.emplace(spec.name, *spec.shared_dim);
+      const Shape whole = spec.type.shape;
       spec.type = part_of(spec.type, sharded(*spec.shared_dim), axis_.size);
+      shared_.emplace(spec.name, Shared{*spec.shared_dim, whole, spec.type.shape});
     }
   }
 }
@@ -99,7 +100,7 @@ void TensorParts::check_shared(const TrainConfig& config) const {
   for (const ParamSpec& spec : whole_) {
     any = any || spec.shared_dim.has_value();
     const int64_t size = spec.shared_dim ? spec.type.shape[*spec.shared_dim] : 0;
-    if (size % axis_.size != 0) {
+    if (size % axis_.size != 0 && spec.parts != PartsOfDim::kFilledUp) {
       int64_t fewer = axis_.size - 1;
       while (size % fewer != 0) {
         --fewer;
@@ -141,28 +142,27 @@ void TensorParts::check_positions(const TrainTask& task, const TrainConfig& conf
   }
 }
 
-std::optional<int> TensorParts::dim_of(const std::string& name) const {
-  const auto found = dims_.find(name);
-  return found == dims_.end() ? std::nullopt : std::optional(found->second);
+std::optional<TensorParts::Shared> TensorParts::shared(const std::string& name) const {
+  const auto found = shared_.find(name);
+  return found == shared_.end() ? std::nullopt : std::optional(found->second);
 }
 
 Params TensorParts::cut(Params whole) const {
-  for (const auto& [name, dim] : dims_) {
+  for (const auto& [name, shared] : shared_) {
     if (const Tensor* const found = whole.find(name)) {
       const Tensor value = *found;
-      whole.set(name, copy(relayout(value, value.type(), kReplicated, sharded(dim), axis_)));
+      whole.set(name, copy(relayout(value, value.type(), kReplicated, sharded(shared.dim), axis_)));
     }
   }
   return whole;
 }
 
 Params TensorParts::whole(Params parts) const {
-  for (const ParamSpec& spec : whole_) {
-    const Tensor* const found = parts.find(spec.name);
-    if (const std::optional<int> dim = dim_of(spec.name); dim && found != nullptr) {
+  for (const auto& [name, shared] : shared_) {
+    if (const Tensor* const found = parts.find(name)) {
       const Tensor part = *found;
-      parts.set(spec.name,
-                relayout(part, {part.dtype(), spec.type.shape}, sharded(*dim), kReplicated, axis_));
+      parts.set(name, relayout(part, {part.dtype(), shared.whole}, sharded(shared.dim), kReplicated,
+                               axis_));
     }
   }
   return parts;
@@ -220,7 +220,7 @@ GraphPtr TensorParts::divided(const GraphPtr& program, const Inputs& inputs, siz
 Tensors TensorParts::summed_squares(Tensors squares, const Params& of) const {
   Tensors shared;
   for (size_t i = 0; i < of.size(); ++i) {
-    if (dim_of(of.name(i))) {
+    if (shared_.contains(of.name(i))) {
       shared.push_back(expand_dims(cast(squares[i], Dtype::kF32), 0));
     }
   }
@@ -230,7 +230,7 @@ Tensors TensorParts::summed_squares(Tensors squares, const Params& of) const {
   const Tensor sums = all_reduce(concat(shared, 0), axis_);
   int64_t next = 0;
   for (size_t i = 0; i < of.size(); ++i) {
-    if (dim_of(of.name(i))) {
+    if (shared_.contains(of.name(i))) {
       squares[i] = cast(select(sums, 0, next++), squares[i].dtype());
     }
   }

@@ -24,8 +24,12 @@ class TensorParts {
   bool shares() const { return axis_.size > 1; }  // weights
   const MeshAxis& axis() const { return axis_; }
   int64_t ranks() const { return axis_.size * context_.size; }  // neighbours, along tensor first
-  // The dim of a parameter that is shared; none: every rank has all of it.
-  std::optional<int> dim_of(const std::string& name) const;
+  // What is shared of a parameter; none: every rank has all of it.
+  struct Shared {
+    int dim;
+    Shape whole, held;  // by each rank: the dim may be filled up
+  };
+  std::optional<Shared> shared(const std::string& name) const;
   // The task's parameters, and its frozen weights, as a rank has them.
   std::span<const ParamSpec> held() const { return std::span(held_).first(trained_); }
   std::span<const ParamSpec> held_frozen() const { return std::span(held_).subspan(trained_); }
@@ -58,7 +62,7 @@ class TensorParts {
   int64_t positions_;  // dealt out between the products; 0: none are
   size_t trained_;
   std::vector<ParamSpec> whole_, held_;  // all weights, those that are trained first
-  std::map<std::string, int, std::less<>> dims_;
+  std::map<std::string, Shared, std::less<>> shared_;
 };
 
 }  // namespace mstrain

@@ -135,11 +135,13 @@ StoredTensor Trainer::stored(size_t i, std::string name, const Params& values,
   out.groups = data_ranks(config_.parallel, current_context());
   out.first = program_.first_rank_with(i);
   out.elsewhere = type;
-  if (const std::optional<int> dim = parts.dim_of(spec.name)) {
+  if (const auto shared = parts.shared(spec.name)) {
+    const Shape& held = shared->held;
     out.rows = 1;
-    for (int d = 0; d < *dim; ++d) {
-      out.rows *= spec.type.shape[d];
+    for (int d = 0; d < shared->dim; ++d) {
+      out.rows *= held[d];
     }
+    out.width = held.elements() / out.rows;
   }
   return out;
 }

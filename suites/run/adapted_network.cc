@@ -109,7 +109,7 @@ void share_adapters(std::vector<ParamSpec>& specs) {
     const bool sums = in >= 0 && in < weight->second.matrix->in_dims;
     if (sums == spec.name.ends_with(lora_a_name(""))) {
       spec.shared_dim = sums ? 1 + in : dim - first_out(weight->second);
-      spec.whole_if_fewer = weight->second.whole_if_fewer;
+      spec.parts = weight->second.parts;
     }
   }
 }
@@ -117,9 +117,10 @@ void share_adapters(std::vector<ParamSpec>& specs) {
 // Ranks share its rows where those of a rank are neighbours; else each has all of them.
 ParamSpec coded_spec(ParamSpec spec, WeightCode code) {
   const Weight weight{.values = {}, .shape = spec.type.shape, .form = *spec.matrix, .code = code};
-  const bool shares_rows = spec.shared_dim == first_out(spec) && !spec.whole_if_fewer;
+  const bool shares_rows =
+      spec.shared_dim == first_out(spec) && spec.parts != PartsOfDim::kWholeIfFewer;
   spec.shared_dim = shares_rows ? std::optional(0) : std::nullopt;
-  spec.whole_if_fewer = false;
+  spec.parts = shares_rows ? spec.parts : PartsOfDim::kDividing;
   spec.name = coded_name(spec.name, code);
   spec.type = {Dtype::kU8, {weight.out().elements(), code_row_bytes(code, weight.in().elements())}};
   return spec;

@@ -85,9 +85,7 @@ void plan(const PlanRequest& request) {
     tree = with_plan_file(request.files, std::move(tree), kind);
     kind = kManualPlan;
   }
-  // Published vocabularies are planned as they are.
-  const Planning planning(request.files, std::move(tree), request.cluster, {},
-                          Vocabulary::kNextLarger);
+  const Planning planning(request.files, std::move(tree), request.cluster, {});
   const Cluster& cluster = planning.cluster;
   const ProfileOf profile_of = planning.profile_of();
   const ForecastInput& input = planning.input();
@@ -105,11 +103,6 @@ void plan(const PlanRequest& request) {
   } else {
     result = search_layouts(planning, fixed, static_cast<size_t>(request.top));
     found = result->best.empty() ? result->too_large[0] : result->best[0];
-  }
-  if (const auto larger = planning.larger_vocabulary(found.layout)) {
-    log_warning(
-        "{} ranks along tensor do not divide the vocabulary: a run needs model.vocab_size={}",
-        found.layout.tensor, *larger);
   }
   if (request.json) {
     OrderedJson json = to_json(found, cluster);

@@ -131,11 +131,8 @@ class Planning::Profiles {
 // What a run says of layouts that it refuses, by the checks that it begins with.
 class Planning::Refusals {
  public:
-  Refusals(const Planning& planning, TrainTask task, Vocabulary vocabulary)
-      : planning_(planning),
-        task_(std::move(task)),
-        run_(read_run(planning.tree)),
-        vocabulary_(vocabulary) {}
+  Refusals(const Planning& planning, TrainTask task)
+      : planning_(planning), task_(std::move(task)), run_(read_run(planning.tree)) {}
 
   std::string of(const RunLayout& layout) {
     TrainConfig& train = run_->train;
@@ -158,19 +155,8 @@ class Planning::Refusals {
     const auto [found, is_new] =
         of_parts_.try_emplace({layout.tensor, layout.context, layout.sequence_parallel});
     if (is_new) {
-      TrainTask task = task_;
-      if (const auto larger = planning_.larger_vocabulary(layout);
-          larger && vocabulary_ == Vocabulary::kNextLarger) {
-        for (std::vector<ParamSpec>* const specs : {&task.parameters, &task.frozen}) {
-          for (ParamSpec& spec : *specs) {
-            if (planning_.shares_vocabulary(spec)) {
-              spec.type.shape[*spec.shared_dim] = *larger;
-            }
-          }
-        }
-      }
       try {
-        TensorParts(task, run_->train, planning_.context_);
+        TensorParts(task_, run_->train, planning_.context_);
       } catch (const ConfigError& error) {
         found->second = error.what();
       }
@@ -181,12 +167,10 @@ class Planning::Refusals {
   const Planning& planning_;
   const TrainTask task_;
   const std::unique_ptr<ModelRun> run_;
-  const Vocabulary vocabulary_;
   std::map<std::tuple<int64_t, int64_t, bool>, std::string> of_parts_;
 };
 
-Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::optional<int64_t> ids,
-                   Vocabulary vocabulary)
+Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::optional<int64_t> ids)
     : tree(std::move(given)),
       run(read_run(tree)),
       train(run->train),
@@ -226,10 +210,7 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
                     .limit_bytes = limit,
                     .model_flops = model_flops(profiles_->of(1, Recompute::kNone), layers),
                     .dtype = train.precision.param_dtype()});
-  has_shared_vocabulary_ =
-      std::any_of(task.parameters.begin(), task.parameters.end(),
-                  [this](const ParamSpec& spec) { return shares_vocabulary(spec); });
-  refusals_ = std::make_unique<Refusals>(*this, std::move(task), vocabulary);
+  refusals_ = std::make_unique<Refusals>(*this, std::move(task));
 }
 
 Planning::~Planning() = default;
@@ -238,16 +219,6 @@ ProfileOf Planning::profile_of() const {
   return [this](int64_t micro, Recompute recompute) -> const Profile& {
     return profiles_->of(micro, recompute);
   };
-}
-
-bool Planning::shares_vocabulary(const ParamSpec& spec) const {
-  return spec.shared_dim && spec.type.shape[*spec.shared_dim] == run->network()->ids();
-}
-
-std::optional<int64_t> Planning::larger_vocabulary(const RunLayout& layout) const {
-  const int64_t ids = has_shared_vocabulary_ ? run->network()->ids().value_or(0) : 0;
-  return ids % layout.tensor == 0 ? std::nullopt
-                                  : std::optional((ids / layout.tensor + 1) * layout.tensor);
 }
 
 Objection Planning::objection() const {

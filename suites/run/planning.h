@@ -12,25 +12,18 @@
 
 namespace mstrain {
 
-// Which layouts are planned where ranks along tensor do not divide the vocabulary: none, as in a run, or those of the next larger
-// one that they do.
-enum class Vocabulary : uint8_t { kAsItIs, kNextLarger };
-
 // While it lives, the current context is one of the cluster's devices.
 class Planning {
  public:
   // `tree`: with_stored_model(), its layout in keys. `cluster` must outlive it. `ids`: of its tokenizer, where somebody
   // knows them. Throws as read_run() and plan() do.
-  Planning(FileSystem& files, YamlNode tree, const Cluster& cluster, std::optional<int64_t> ids,
-           Vocabulary vocabulary = Vocabulary::kAsItIs);
+  Planning(FileSystem& files, YamlNode tree, const Cluster& cluster, std::optional<int64_t> ids);
   ~Planning();
 
   const ForecastInput& input() const { return *input_; }
   ProfileOf profile_of() const;
   // To layouts that a run of this configuration refuses: what it says. Must not outlive this.
   Objection objection() const;
-  // The vocabulary that ranks along tensor share, where it is another one.
-  std::optional<int64_t> larger_vocabulary(const RunLayout& layout) const;
   // As the keys say; `micro` stands for batch.micro where that is auto.
   RunLayout asked(int64_t micro) const;
   // As far as keys are `decided`: what a search begins with.
@@ -46,7 +39,6 @@ class Planning {
  private:
   class Profiles;
   class Refusals;
-  bool shares_vocabulary(const ParamSpec& spec) const;  // among ranks along tensor
 
   const Context context_;
   const ContextScope scope_;
@@ -54,7 +46,6 @@ class Planning {
   std::unique_ptr<Refusals> refusals_;
   std::optional<ForecastInput> input_;
   std::shared_ptr<const Schedule> own_schedule_;
-  bool has_shared_vocabulary_ = false;
 };
 
 // The best layouts of what the configuration leaves open. Throws PlanError where none divides what it has to.

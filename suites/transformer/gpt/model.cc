@@ -22,10 +22,14 @@ AttentionOptions Gpt::attention_options(int64_t layer) const {
 }
 
 std::span<const SharedDim> Gpt::shared_dims() const {
-  static constexpr SharedDim kTable[] = {{"wte.weight", 0},         {"lm_head.weight", 0},
-                                         {"attn.c_attn.weight", 2}, {"attn.c_attn.bias", 1},
-                                         {"attn.c_proj.weight", 0}, {"mlp.c_fc.weight", 1},
-                                         {"mlp.c_fc.bias", 0},      {"mlp.c_proj.weight", 0}};
+  static constexpr SharedDim kTable[] = {{"wte.weight", 0, PartsOfDim::kFilledUp},
+                                         {"lm_head.weight", 0, PartsOfDim::kFilledUp},
+                                         {"attn.c_attn.weight", 2},
+                                         {"attn.c_attn.bias", 1},
+                                         {"attn.c_proj.weight", 0},
+                                         {"mlp.c_fc.weight", 1},
+                                         {"mlp.c_fc.bias", 0},
+                                         {"mlp.c_proj.weight", 0}};
   return kTable;
 }
 

@@ -26,12 +26,20 @@ AttentionOptions Llama::attention_options(int64_t layer) const {
 
 std::span<const SharedDim> Llama::shared_dims() const {
   // A rank of more than there are key heads takes the one that its query heads read.
-  static constexpr SharedDim kTable[] = {
-      {"embed_tokens.weight", 0}, {"lm_head.weight", 0},      {"q_proj.weight", 0},
-      {"q_proj.bias", 0},         {"k_proj.weight", 0, true}, {"k_proj.bias", 0, true},
-      {"v_proj.weight", 0, true}, {"v_proj.bias", 0, true},   {"o_proj.weight", 1},
-      {"gate_proj.weight", 0},    {"gate_proj.bias", 0},      {"up_proj.weight", 0},
-      {"up_proj.bias", 0},        {"down_proj.weight", 1}};
+  static constexpr SharedDim kTable[] = {{"embed_tokens.weight", 0, PartsOfDim::kFilledUp},
+                                         {"lm_head.weight", 0, PartsOfDim::kFilledUp},
+                                         {"q_proj.weight", 0},
+                                         {"q_proj.bias", 0},
+                                         {"k_proj.weight", 0, PartsOfDim::kWholeIfFewer},
+                                         {"k_proj.bias", 0, PartsOfDim::kWholeIfFewer},
+                                         {"v_proj.weight", 0, PartsOfDim::kWholeIfFewer},
+                                         {"v_proj.bias", 0, PartsOfDim::kWholeIfFewer},
+                                         {"o_proj.weight", 1},
+                                         {"gate_proj.weight", 0},
+                                         {"gate_proj.bias", 0},
+                                         {"up_proj.weight", 0},
+                                         {"up_proj.bias", 0},
+                                         {"down_proj.weight", 1}};
   return kTable;
 }
 

@@ -225,11 +225,17 @@ LossSums T5::losses(const Params& p, const Text& source, const Text& target,
 
 std::vector<ParamSpec> T5::specs() const {
   // What ranks along `tensor` can share.
-  static constexpr SharedDim kTable[] = {
-      {"shared.weight", 0}, {"lm_head.weight", 0}, {"q.weight", 0},
-      {"k.weight", 0},      {"v.weight", 0},       {"relative_attention_bias.weight", 1},
-      {"o.weight", 1},      {"wi.weight", 0},      {"wi_0.weight", 0},
-      {"wi_1.weight", 0},   {"wo.weight", 1}};
+  static constexpr SharedDim kTable[] = {{"shared.weight", 0, PartsOfDim::kFilledUp},
+                                         {"lm_head.weight", 0, PartsOfDim::kFilledUp},
+                                         {"q.weight", 0},
+                                         {"k.weight", 0},
+                                         {"v.weight", 0},
+                                         {"relative_attention_bias.weight", 1},
+                                         {"o.weight", 1},
+                                         {"wi.weight", 0},
+                                         {"wi_0.weight", 0},
+                                         {"wi_1.weight", 0},
+                                         {"wo.weight", 1}};
   const auto model = [&](const Params& p) {
     const Text text{zeros({Dtype::kI32, {1, 1}})};
     logits(p, decode(p, text, encode(p, text), text));

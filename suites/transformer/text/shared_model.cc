@@ -17,8 +17,8 @@ SharedModel::SharedModel(const CausalModel& model, const TensorParts& parts)
 
 Placement SharedModel::placement_of(const std::string& path) const {
   if (path.starts_with(kParams)) {
-    const std::optional<int> dim = parts_.dim_of(path.substr(kParams.size()));
-    return dim ? sharded(*dim) : kReplicated;
+    const auto shared = parts_.shared(path.substr(kParams.size()));
+    return shared ? sharded(shared->dim) : kReplicated;
   }
   const bool is_kept =
       path.find("keys.") != std::string::npos || path.find("values.") != std::string::npos;
@@ -32,7 +32,9 @@ Tensors SharedModel::divided(const Tensors& given, const Paths& paths, const Tra
     const Placement placement = placement_of(paths[i]);
     options.inputs.push_back(Layout{placement});
     whole.push_back(given[i].type());
-    if (placement.sharded()) {
+    if (paths[i].starts_with(kParams) && placement.sharded()) {
+      whole.back().shape = parts_.shared(paths[i].substr(kParams.size()))->whole;
+    } else if (placement.sharded()) {
       whole.back().shape[placement.dim] *= parts_.axis().size;
     }
   }

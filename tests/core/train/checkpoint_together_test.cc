@@ -37,7 +37,7 @@ Tensor half(const Tensor& x, int64_t i, int64_t padding) {
   return slice(pad(x, {0}, {padding}), 0, i * each, (i + 1) * each);
 }
 
-// A large tensor, which those that have it share; a small one; parts along data of one and of columns; what the second stage
+// A large tensor, which those that have it share; a small one; parts along data of one and of columns, which may be uneven; what the second stage
 // has. `ranks` null: all of it.
 CheckpointContents contents(const Ranks* ranks, int64_t step) {
   const auto value = static_cast<double>(step);
@@ -45,13 +45,15 @@ CheckpointContents contents(const Ranks* ranks, int64_t step) {
   const Tensor small = numbers({7}, value);
   const Tensor parted = numbers({11}, value);
   const Tensor matrix = numbers({6, 4}, value);
+  const Tensor uneven = numbers({6, 3}, value);
   const Tensor late = numbers({9}, value);
   CheckpointContents out;
   out.progress.step = step;
   out.files = {{"config.json", "{}\n"}};
   if (ranks == nullptr) {
     out.model = {{"large", {700, 1000}, large}, {"small", {7}, small}, {"late", {9}, late}};
-    out.optimizer = {{"parted", {11}, parted}, {"matrix", {6, 4}, matrix}};
+    out.optimizer = {
+        {"parted", {11}, parted}, {"matrix", {6, 4}, matrix}, {"uneven", {6, 3}, uneven}};
     return out;
   }
   const int64_t stage = ranks->coordinate("pipeline");
@@ -67,15 +69,18 @@ CheckpointContents contents(const Ranks* ranks, int64_t step) {
   };
   out.model = {on_stage(0, "large", {700, 1000}, large), on_stage(0, "small", {7}, small),
                on_stage(1, "late", {9}, late)};
+  const auto columns = [&](const Tensor& x) {
+    return half(reshape(slice(x, 1, 2 * tensor, 2 * tensor + 2), {12}), data, 0);
+  };
   out.optimizer = {
       on_stage(0, "parted", {11}, half(parted, data, 1)),
-      on_stage(1, "matrix", {6, 4},
-               half(reshape(slice(reshape(matrix, {6, 4}), 1, 2 * tensor, 2 * tensor + 2), {12}),
-                    data, 0))};
+      on_stage(1, "matrix", {6, 4}, columns(reshape(matrix, {6, 4}))),
+      on_stage(1, "uneven", {6, 3}, columns(pad(reshape(uneven, {6, 3}), {0, 0}, {0, 1})))};
   for (StoredTensor& it : out.optimizer) {
     it.parts = &kData;
+    it.rows = it.name == "parted" ? 0 : 6;
+    it.width = 2;
   }
-  out.optimizer[1].rows = 6;
   return out;
 }
 

@@ -269,6 +269,46 @@ TEST_F(SharedWeights, WithProductsOf8BitsGoOnUnderAnyLayout) {
   expect_near(train_on({1, 1, "", "", 2, 2}, "moves", sections, 15), alone, 2e-2);
 }
 
+// Rows of the last ranks that are none of the vocabulary take no part, and are in no file.
+TEST_F(SharedWeights, OfVocabulariesThatRanksDoNotDivideGiveTheLossesOfOneRank) {
+  const std::string dropout = ", dropout: {hidden: 0.1, attention: 0.1, embedding: 0.1}";
+  const std::string clipped = "optimizer: {lr: 1e-3, clip_grad: 0.5, weight_decay: 0.1}";
+  const std::vector<Division> divisions = {
+      {1, 2},
+      {1, 4},
+      {1, 2, ", sequence_parallel: false"},
+      {1, 2, ", overlap: {tensor: true}"},
+      {1, 2, ", copies: 2", "", 2, 1},
+      {2, 2, ", zero: {stage: 3, min_numel: 0}"},
+      {1, 2, ", zero: {stage: 1, min_numel: 0}, schedule: zb_h1", "", 1, 2}};
+  expect_same("tied", gpt(", vocab_size: 257" + dropout) + clipped, divisions);
+  expect_same("untied", gpt(", vocab_size: 263, tie_embeddings: false") + clipped, divisions);
+  // The last of four ranks has none of five rows.
+  expect_same("smoothed", gpt(", vocab_size: 257, label_smoothing: 0.1"), {{1, 2}, {1, 4}});
+  const std::string six =
+      "hidden_size: 48, num_layers: 2, num_attention_heads: 6, ffn_hidden_size: 96";
+  expect_same("llama", "model: {type: llama, vocab_size: 257, " + six + "}\n" + text(),
+              {{1, 2}, {1, 3}, {1, 6}, {1, 3, "", "", 1, 2}});
+  expect_same(
+      "t5", "model: {type: t5, d_kv: 8, vocab_size: 401, " + six + "}\n" + text(", packing: false"),
+      {{1, 2}, {1, 3}, {1, 2, "", "", 1, 2}});
+  expect_same("bf16", gpt(", vocab_size: 257") + "precision: {params: bf16}", {{1, 2}}, 2e-2);
+  expect_same("fp8", gpt(", vocab_size: 257") + kFloat8, {{1, 2}}, 2e-2);
+}
+
+TEST_F(SharedWeights, OfAVocabularyThatRanksDoNotDivideAreStoredWhole) {
+  const std::string sections = gpt(", vocab_size: 257") + "checkpoint: {interval: 5}";
+  const std::vector<double> alone = train_on({}, "alone", sections, 20);
+  train_on({1, 2, ", zero: {stage: 3, min_numel: 0}", "", 1, 2}, "moves", sections, 5);
+  train_on({}, "moves", sections, 10);
+  train_on({1, 4}, "moves", sections, 15);
+  expect_near(train_on({2, 2, ", zero: {stage: 1, min_numel: 0}"}, "moves", sections, 20), alone,
+              1e-5);
+  const StoredModel stored = open_model(real_files(), folder_ / "moves");
+  const Params params = load_params(real_files(), stored);
+  EXPECT_EQ(params.find("transformer.wte.weight")->shape(), (Shape{257, 32}));
+}
+
 TEST_F(SharedWeights, AreStoredWholeSoThatAnyLayoutGoesOn) {
   const std::string sections = gpt() + "checkpoint: {interval: 5}";
   const std::vector<double> alone = train_on({}, "alone", sections, 20);
@@ -313,8 +353,9 @@ TEST_F(SharedWeights, ThatRanksDoNotDivideAreRefusedWithTheNearestChoices) {
   EXPECT_THAT(error_of([&] {
                 train_on({1, 3}, "heads", gpt());
               }),
-              testing::HasSubstr("3 ranks do not divide the 256 of dim 0 of "
-                                 "transformer.wte.weight [256, 32]; say 2, or make it 258"));
+              testing::HasSubstr("3 ranks do not divide the 4 of dim 2 of "
+                                 "transformer.h.0.attn.c_attn.weight [32, 3, 4, 8]; say 2, or make "
+                                 "it 6"));
   EXPECT_THAT(error_of([&] {
                 train_on({1, 2}, "lamb", gpt() + "optimizer: {type: lamb}");
               }),
