@@ -2,16 +2,18 @@
 """Steps of recommenders, as `run.mode: benchmark` runs them, against PyTorch with the same sizes (torch.nn.Embedding(sparse=True), or
 EmbeddingBag where a field has several ids, SparseAdam for vectors, Adagrad for single weights, fused Adam for the dense part, batches made
 before; the better of eager and compiled); with a part
-of the rows in memory against all of them; and two ranks of one thread against one of two. Contenders are processes of their own that take
+of the rows in memory against all of them; two ranks of one thread against one of two; and `mstrain score`, from text to probabilities, start and files
+included, against the samples that training takes in the same time. Contenders are processes of their own that take
 turns; a ratio above 1 says that mstrain, or what the first column names, is faster.
 
-    benchmarks/recommender_race.py build/bin/mstrain [--rounds 3] [--steps 10] [--only zoo benchmark dlrm memory ranks bf16]
+    benchmarks/recommender_race.py build/bin/mstrain [--rounds 3] [--steps 10] [--only zoo benchmark dlrm memory ranks bf16 score]
 
 PyTorch is needed for the first three only.
 """
 import argparse
 import json
 import os
+import random
 import re
 import statistics
 import subprocess
@@ -173,12 +175,51 @@ def against_itself(options, title, first, second):
           f"{race.median_ratio(b, a):.2f}x", flush=True)
 
 
+def write_logs(path, lines):
+    """Lines as Criteo's, of ids by Zipf's law."""
+    draw = random.Random(1)
+    ids = range(20000)
+    law = [1 / (i + 1) ** 1.05 for i in ids]
+    columns = [draw.choices(ids, law, k=lines) for _ in range(26)]
+    with open(path, "w", encoding="ascii") as out:
+        for values in zip(*columns):
+            numbers = [str(int(draw.expovariate(0.05))) for _ in range(13)]
+            out.write("\t".join(["1" if draw.random() < 0.25 else "0", *numbers, *(f"{v * 2654435761 % 2**32:08x}" for v in values)]) + "\n")
+
+
+def scoring(options):
+    lines, config = options.lines, "wide_deep_criteo.yaml"
+    with tempfile.TemporaryDirectory() as folder:
+        text, run = os.path.join(folder, "logs.tsv"), os.path.join(folder, "run")
+        write_logs(text, lines)
+        data = [f"data.train={text}", f"data.prepared={os.path.join(folder, 'prepared')}"]
+        environment = race.environment(options.threads, options.isa)
+
+        def call(*command):
+            start = time.perf_counter()
+            done = subprocess.run([options.program, *command], capture_output=True, text=True, env=environment)
+            if done.returncode != 0:
+                raise SystemExit(done.stderr)
+            return time.perf_counter() - start
+
+        whole = ["--config", os.path.join(CONFIGS, config), *data]
+        call("preprocess", *whole)
+        call(*whole, "schedule.total_steps=4", "eval.interval=none", f"run.output_dir={run}", *options.keys)
+        steps, scores = [], []
+        for _ in range(options.rounds):
+            steps.append(ours(options, config, keys=[*data, "run.mode=benchmark", "eval.interval=none"])[0] / BATCH)
+            scores.append(call("score", "--checkpoint", run, "--input", text, "--output", os.path.join(folder, "scores.csv")) / lines)
+    print(f"{'score':<28}{1 / statistics.median(scores):8.0f} lines a second   against training's {1 / statistics.median(steps):.0f} samples: "
+          f"{race.median_ratio(steps, scores):.2f}x", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("keys", nargs="*", help="of the runs")
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--only", nargs="+", choices=[*SHAPES, "memory", "ranks", "bf16"], default=[*SHAPES, "memory", "ranks"])
+    parser.add_argument("--only", nargs="+", choices=[*SHAPES, "memory", "ranks", "bf16", "score"], default=[*SHAPES, "memory", "ranks"])
+    parser.add_argument("--lines", type=int, default=480_000, help="that are scored")
     race.add_race_options(parser, rounds=3)
     options = parser.parse_args()
     if options.contender:
@@ -199,6 +240,8 @@ def main():
             half = [f"batch.micro={BATCH // 2}"]
             against_itself(options, "zoo, 2 ranks of 1 thread", dict(config=zoo["config"], ranks=2, keys=half),
                            dict(config=zoo["config"]))
+        elif name == "score":
+            scoring(options)
         else:
             bf16 = ["precision.params=bf16"]
             against_itself(options, "zoo, bf16 products", dict(config=zoo["config"], keys=bf16), dict(config=zoo["config"]))

@@ -29,7 +29,7 @@ ClassLosses losses_of_all(const ClassPart& part, const Tensor& loss, const Tenso
                           const MeshAxis& axis);
 
 // The loss of rows whose logits[..., classes] all ranks have, with the bits that linear_cross_entropy gives them where ranks along `axis` share
-// its weight, and divide the classes.
+// its weight.
 Tensor cross_entropy_by_parts(const Tensor& logits, const Tensor& targets, const MeshAxis& axis);
 
 }  // namespace mstrain

@@ -32,6 +32,9 @@ CASES = {
     "qwen2": dict(model_type="qwen2", num_key_value_heads=1, tie_word_embeddings=True),
     "qwen2, window": dict(model_type="qwen2", num_key_value_heads=3, use_sliding_window=True, sliding_window=2,
                           max_window_layers=1),
+    "qwen3": dict(model_type="qwen3", num_key_value_heads=1, head_dim=6, tie_word_embeddings=True),
+    "qwen3, window": dict(model_type="qwen3", num_key_value_heads=3, head_dim=4, attention_bias=True, use_sliding_window=True,
+                          sliding_window=2, max_window_layers=1),
 }
 
 

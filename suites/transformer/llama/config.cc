@@ -42,9 +42,9 @@ void check_config(const LlamaConfig& config, const YamlNode& tree) {
   if (families_of(config).empty()) {
     config_fail(
         tree, "model.attention_bias",
-        "no family that checkpoints are written as (llama, mistral, qwen2) has these biases "
-        "together with this window; llama has biases, mistral a window, qwen2 those of qkv "
-        "and a window");
+        "no family that checkpoints are written as (llama, mistral, qwen2, qwen3) has these biases "
+        "together with this window and this qk_norm; llama has biases, mistral a window, qwen2 "
+        "those of qkv and a window, qwen3 norms, biases of all of attention and a window");
   }
 }
 

@@ -1,4 +1,4 @@
-// The `model` section of a Llama and its kin: Llama 2 and 3, Mistral, Qwen2.
+// The `model` section of a Llama and its kin: Llama 2 and 3, Mistral, Qwen2 and 3.
 #pragma once
 
 #include "core/base/config.h"
@@ -36,6 +36,7 @@ struct LlamaConfig {
   Activation activation = Activation::kSilu;
   AttentionBias attention_bias = AttentionBias::kNone;
   bool mlp_bias = false;
+  bool qk_norm = false;
   std::optional<int64_t> sliding_window;
   int64_t full_attention_layers = 0;
   RopeConfig rope;
@@ -75,6 +76,8 @@ struct LlamaConfig {
       "which of attention's projections have biases; qkv: those of queries, keys and values",
       rule::one_of({"none", "qkv", "all"}).elsewhere_called({"add_qkv_bias"}));
     v("mlp_bias", mlp_bias, "the MLP's projections have biases");
+    v("qk_norm", qk_norm, "an RMS norm of each head of queries, and of keys, before they turn",
+      rule::elsewhere_called({"qk_layernorm", "use_qk_norm"}));
     v("sliding_window", sliding_window,
       "how many tokens a token sees, itself among them; null: all before it", rule::at_least(1));
     v("full_attention_layers", full_attention_layers,

@@ -1,5 +1,7 @@
 #include "suites/transformer/llama/hf_names.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "core/base/error.h"
@@ -12,14 +14,16 @@ namespace {
 struct Family {
   std::string_view type, class_name;  // of its classes in transformers, without what they are for
   int64_t vocab_size, ffn, positions, key_value_heads;  // key_value_heads: 0: those of queries
+  int64_t head_dim;  // 0: what the queries' heads share of hidden_size
 };
 constexpr Family kFamilies[] = {
-    {"llama", "Llama", 32000, 11008, 2048, 0},
-    {"mistral", "Mistral", 32000, 14336, 131072, 8},
-    {"qwen2", "Qwen2", 151936, 22016, 32768, 32},
+    {"llama", "Llama", 32000, 11008, 2048, 0, 0},
+    {"mistral", "Mistral", 32000, 14336, 131072, 8, 0},
+    {"qwen2", "Qwen2", 151936, 22016, 32768, 32, 0},
+    {"qwen3", "Qwen3", 151936, 22016, 32768, 32, 128},
 };
-constexpr int64_t kDefaultWindow = 4096;    // of mistral and qwen2
-constexpr int64_t kDefaultFullLayers = 28;  // of qwen2
+constexpr int64_t kDefaultWindow = 4096;    // where there is one
+constexpr int64_t kDefaultFullLayers = 28;  // of qwen2 and 3
 constexpr std::string_view kFull = "full_attention";
 constexpr std::string_view kSliding = "sliding_attention";
 
@@ -39,7 +43,7 @@ const Family& family_of(const hf::ConfigReader& file, std::string_view source) {
       return family;
     }
   }
-  fail("{}: model_type is {}, not llama, mistral or qwen2", source, type);
+  fail("{}: model_type is {}, none of {}", source, type, fmt::join(model_types(), ", "));
 }
 
 // Numbers of `rope_scaling` or `rope_parameters`.
@@ -136,7 +140,7 @@ RopeConfig rope_of(const hf::ConfigReader& file, std::string_view source, int64_
   return rope;
 }
 
-// Layers of qwen2 are sliding from one on, or none is.
+// Layers of qwen2 and 3 are sliding from one on, or none is.
 int64_t full_layers(const hf::ConfigReader& file, std::string_view source, int64_t layers) {
   const int64_t from =
       std::min(layers, is_given(file, "max_window_layers") ? file.id("max_window_layers", 0)
@@ -218,9 +222,23 @@ OrderedJson rope_parameters(const LlamaConfig& config) {
 
 }  // namespace
 
+std::vector<std::string> model_types() {
+  std::vector<std::string> types;
+  for (const Family& family : kFamilies) {
+    types.emplace_back(family.type);
+  }
+  return types;
+}
+
 std::vector<std::string> families_of(const LlamaConfig& config) {
   std::vector<std::string> types;
   const bool windowed = config.sliding_window.has_value();
+  if (config.qk_norm) {
+    if (config.attention_bias != AttentionBias::kQkv && !config.mlp_bias) {
+      types.emplace_back("qwen3");
+    }
+    return types;
+  }
   if (!windowed && config.attention_bias != AttentionBias::kQkv) {
     types.emplace_back("llama");
   }
@@ -296,6 +314,9 @@ OrderedJson hf_config(const LlamaConfig& config, const Json& source) {
   } else if (type == "mistral") {
     json["sliding_window"] = window;
   } else {
+    if (config.qk_norm) {
+      json["attention_bias"] = config.attention_bias == AttentionBias::kAll;
+    }
     json["use_sliding_window"] = config.sliding_window.has_value();
     json["sliding_window"] = window;
     const int64_t full = config.sliding_window ? config.full_attention_layers : config.num_layers;
@@ -333,6 +354,9 @@ LlamaConfig config_from_hf(const Json& json, std::string_view source) {
     config.num_key_value_heads = family.key_value_heads;
   }
   config.head_dim = count_where_given(file, "head_dim");
+  if (!config.head_dim && family.head_dim > 0) {
+    config.head_dim = family.head_dim;
+  }
   config.max_position_embeddings = file.count("max_position_embeddings", family.positions);
   config.activation = file.activation("hidden_act", Activation::kSilu);
   config.norm.eps = file.positive("rms_norm_eps", 1e-6);
@@ -344,12 +368,15 @@ LlamaConfig config_from_hf(const Json& json, std::string_view source) {
   }
   config.tie_embeddings = file.flag("tie_word_embeddings", false);
   config.rope = rope_of(file, source, config.max_position_embeddings);
-  if (family.type == "llama") {
+  config.qk_norm = family.type == "qwen3";
+  if (family.type == "llama" || config.qk_norm) {
     config.attention_bias =
         file.flag("attention_bias", false) ? AttentionBias::kAll : AttentionBias::kNone;
-    config.mlp_bias = file.flag("mlp_bias", false);
   } else if (family.type == "qwen2") {
     config.attention_bias = AttentionBias::kQkv;
+  }
+  if (family.type == "llama") {
+    config.mlp_bias = file.flag("mlp_bias", false);
   }
   read_windows(file, source, family, config);
   file.refuse_unknown();

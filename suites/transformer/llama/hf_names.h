@@ -8,7 +8,9 @@
 
 namespace mstrain::llama {
 
-// The values of model_type, of those we know, whose class can be this network; the first one is written where nothing else
+// The values of model_type that we know.
+std::vector<std::string> model_types();
+// Those of them whose class can be this network; the first one is written where nothing else
 // is known.
 std::vector<std::string> families_of(const LlamaConfig& config);
 
@@ -20,7 +22,7 @@ Shape hf_shape(const LlamaConfig& config, std::string_view name, const Shape& sh
 // copy.
 StoredMeaning hf_meaning(const LlamaConfig& config, const std::string& stored);
 
-// config.json of LlamaForCausalLM, MistralForCausalLM or Qwen2ForCausalLM. `config.vocab_size` must be a number. Where the
+// config.json of LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM. `config.vocab_size` must be a number. Where the
 // model began with that of a directory, `source` is its config.json: what changes no numbers here, such as the ids of
 // special tokens, is taken over.
 OrderedJson hf_config(const LlamaConfig& config, const Json& source = Json::object());

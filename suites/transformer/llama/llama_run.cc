@@ -3,7 +3,7 @@
 namespace mstrain::llama {
 
 ModelEntry entry() {
-  return entry_of<LlamaRun, LlamaNetwork, config_from_hf>("llama", {"llama", "mistral", "qwen2"});
+  return entry_of<LlamaRun, LlamaNetwork, config_from_hf>("llama", model_types());
 }
 
 }  // namespace mstrain::llama

@@ -100,8 +100,12 @@ Tensor Llama::self_attention(const Params& block, const Tensor& x_btc, int64_t l
       return linear(p / name, normal_btc, {count, config_.head_width()},
                     projection(config_.attention_bias != AttentionBias::kNone));
     };
-    return Tensors{rotary(by_head("q_proj", heads), rotation.cos, rotation.sin),
-                   rotary(by_head("k_proj", key_heads), rotation.cos, rotation.sin),
+    const auto turned = [&](const char* name, const char* norm, int64_t count) {
+      const Tensor x_bthd = by_head(name, count);
+      return rotary(config_.qk_norm ? rms_norm(p / norm, x_bthd, config_.norm.eps) : x_bthd,
+                    rotation.cos, rotation.sin);
+    };
+    return Tensors{turned("q_proj", "q_norm", heads), turned("k_proj", "k_norm", key_heads),
                    by_head("v_proj", key_heads)};
   };
   const Tensors q_k_v = recomputed_cheaply(recompute_, project, x_btc);

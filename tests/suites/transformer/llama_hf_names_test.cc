@@ -67,7 +67,7 @@ TEST(LlamaHfNames, ShapesAreTheTwoDimensionalOnes) {
 }
 
 TEST(LlamaHfNames, ConfigurationReadsBack) {
-  std::vector<LlamaConfig> configs(6, one_layer());
+  std::vector<LlamaConfig> configs(7, one_layer());
   configs[1].attention_bias = AttentionBias::kAll;
   configs[1].mlp_bias = true;
   configs[1].tie_embeddings = true;
@@ -97,6 +97,9 @@ TEST(LlamaHfNames, ConfigurationReadsBack) {
                      .attention_factor = 1.5,
                      .mscale = 0.5,
                      .mscale_all_dim = 0.25};
+  configs[6].qk_norm = true;
+  configs[6].attention_bias = AttentionBias::kAll;
+  configs[6].sliding_window = 5;
   for (const LlamaConfig& config : configs) {
     const Json json = Json::parse(hf_config(config).dump());
     EXPECT_EQ(text_of(config_from_hf(json, "config.json")), text_of(config));
@@ -115,6 +118,12 @@ TEST(LlamaHfNames, FamiliesAreThoseWhoseClassCanBeTheNetwork) {
   config.sliding_window.reset();
   config.attention_bias = AttentionBias::kNone;
   EXPECT_THAT(families_of(config), ElementsAre("llama"));
+  config.qk_norm = true;
+  EXPECT_THAT(families_of(config), IsEmpty());
+  config.mlp_bias = false;
+  EXPECT_THAT(families_of(config), ElementsAre("qwen3"));
+  config.attention_bias = AttentionBias::kQkv;
+  EXPECT_THAT(families_of(config), IsEmpty());
 }
 
 TEST(LlamaHfNames, AModelStaysInTheFamilyThatItCameFrom) {
@@ -161,6 +170,10 @@ TEST(LlamaHfNames, ReadsFilesWithDefaultsLeftOut) {
   EXPECT_FALSE(
       read(R"({"model_type": "qwen2", "use_sliding_window": true, "max_window_layers": 32})")
           .sliding_window);
+  const LlamaConfig qwen3 = read(R"({"model_type": "qwen3"})");
+  EXPECT_TRUE(qwen3.qk_norm);
+  EXPECT_EQ(qwen3.head_width(), 128);
+  EXPECT_EQ(qwen3.attention_bias, AttentionBias::kNone);
 }
 
 TEST(LlamaHfNames, KnowsBothFormsOfRotaryPositions) {
@@ -207,7 +220,7 @@ TEST(LlamaHfNames, RefusesAnotherModelByNameOfTheKey) {
   };
   const auto rope = [](const char* text) { return Json::parse(text); };
   expect_refused("model_type", "gemma",
-                 "m/config.json: model_type is gemma, not llama, mistral or qwen2");
+                 "m/config.json: model_type is gemma, none of llama, mistral, qwen2, qwen3");
   expect_refused("num_attention_heads", "12", "num_attention_heads is \"12\"");
   expect_refused("num_key_value_heads", 2, "2 heads of keys do not divide 3 of queries");
   expect_refused("head_dim", 5, "heads are 5 wide");

@@ -141,6 +141,18 @@ TEST(Llama, HasThePublishedNumbersOfParameters) {
   qwen.attention_bias = AttentionBias::kQkv;
   qwen.tie_embeddings = true;
   EXPECT_EQ(parameter_count(qwen), 494032768);
+
+  LlamaConfig qwen3;  // 0.6B
+  qwen3.vocab_size = 151936;
+  qwen3.hidden_size = 1024;
+  qwen3.num_layers = 28;
+  qwen3.num_attention_heads = 16;
+  qwen3.num_key_value_heads = 8;
+  qwen3.head_dim = 128;
+  qwen3.ffn_hidden_size = 3072;
+  qwen3.qk_norm = true;
+  qwen3.tie_embeddings = true;
+  EXPECT_EQ(parameter_count(qwen3), 596049920);
 }
 
 TEST(Llama, MlpIsEightThirdsAsWideInWholeBlocksWhereNothingElseIsSaid) {

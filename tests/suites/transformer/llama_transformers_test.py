@@ -33,6 +33,9 @@ MODELS = {
     "qwen2": dict(model_type="qwen2", num_key_value_heads=2, tie_word_embeddings=True),
     "qwen2_window": dict(model_type="qwen2", num_key_value_heads=1, use_sliding_window=True, sliding_window=3,
                          max_window_layers=2),
+    "qwen3": dict(model_type="qwen3", num_key_value_heads=2, head_dim=10, tie_word_embeddings=True),
+    "qwen3_window": dict(model_type="qwen3", num_key_value_heads=1, head_dim=6, attention_bias=True, use_sliding_window=True,
+                         sliding_window=3, max_window_layers=2),
 }
 
 
@@ -99,7 +102,7 @@ def check_generation(folder):
 
 
 def check_fine_tuning(folder):
-    for start in ("one_key_head", "tied", "mistral", "qwen2"):
+    for start in ("one_key_head", "tied", "mistral", "qwen2", "qwen3"):
         losses, expected, checkpoint, trained = fine_tune_causal(AutoModelForCausalLM, folder, start, "type: llama, ")
         for loss, wanted in zip(losses, expected):
             assert abs(loss - wanted) <= 2e-5 * wanted, (start, losses, expected)
@@ -112,7 +115,7 @@ def check_fine_tuning(folder):
 
 
 def check_scores(folder):
-    for name in ("plain", "tied", "biases", "mistral", "qwen2"):
+    for name in ("plain", "tied", "biases", "mistral", "qwen2", "qwen3"):
         port.check_scores(folder, name)
 
 

@@ -36,6 +36,11 @@ TEST_F(SharedWeights, OfALlamaGiveTheLossesOfOneRank) {
               "num_key_value_heads: 2, ffn_hidden_size: 64}\n" +
                   text(),
               {{1, 2}, {1, 4}, {2, 2}});
+  expect_same("norms",
+              "model: {type: llama, hidden_size: 32, num_layers: 2, num_attention_heads: 4, "
+              "num_key_value_heads: 2, ffn_hidden_size: 64, qk_norm: true}\n" +
+                  text(),
+              {{1, 2}, {1, 4}, {1, 2, "", "", 2, 2}});
 }
 
 TEST_F(SharedWeights, AndPositionsAlongContextGiveTheLossesOfOneRank) {

@@ -29,10 +29,10 @@ namespace {
 constexpr int64_t kExactVocab = 301;
 constexpr int64_t kExactPositions = 200;
 
-// `is_shared`: ranks divide heads and vocabulary.
+// `is_shared`: ranks divide heads.
 std::shared_ptr<const CausalModel> gpt_model(bool is_shared) {
   gpt::GptConfig config;
-  config.vocab_size = is_shared ? kExactVocab + 3 : kExactVocab;
+  config.vocab_size = kExactVocab;
   config.hidden_size = 168;  // its inner layer's sums are of 672 terms
   config.num_layers = 2;
   config.num_attention_heads = is_shared ? 4 : 3;
@@ -44,13 +44,14 @@ std::shared_ptr<const CausalModel> gpt_model(bool is_shared) {
 
 std::shared_ptr<const CausalModel> llama_model(bool is_shared) {
   llama::LlamaConfig config;
-  config.vocab_size = is_shared ? kExactVocab + 3 : kExactVocab;
+  config.vocab_size = kExactVocab;
   config.hidden_size = 72;
   config.num_layers = 2;
   config.num_attention_heads = is_shared ? 4 : 6;
   config.num_key_value_heads = 2;
   config.max_position_embeddings = kExactPositions;
-  config.attention_bias = llama::AttentionBias::kQkv;
+  config.attention_bias = is_shared ? llama::AttentionBias::kNone : llama::AttentionBias::kQkv;
+  config.qk_norm = is_shared;
   config.sliding_window = 19;
   config.full_attention_layers = 1;
   config.init.std = 0.2;
