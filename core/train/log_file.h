@@ -11,6 +11,19 @@ namespace mstrain {
 
 inline constexpr const char* kLogFile = "log.txt";
 
+// As long as it lives, messages are kept as well as passed on, so that what a run says before it has opened its log stands there too. The
+// next log takes them. One at a time.
+class EarlyMessages {
+ public:
+  EarlyMessages();
+  ~EarlyMessages();
+  EarlyMessages(const EarlyMessages&) = delete;
+  EarlyMessages& operator=(const EarlyMessages&) = delete;
+
+ private:
+  LogSink before_;
+};
+
 // As long as it lives, messages go to the file as well as where they went before. Where the file cannot be written, it says so
 // once and goes on without.
 class LogFile {

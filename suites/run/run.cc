@@ -7,6 +7,7 @@
 #include "core/forecast/here.h"
 #include "core/train/checkpoint.h"
 #include "core/train/find_lr.h"
+#include "core/train/log_file.h"
 #include "core/train/outside.h"
 #include "core/train/rank_talk.h"
 #include "core/train/run_device.h"
@@ -306,6 +307,7 @@ void check_many_ranks(FileSystem& files, const YamlNode& given, int64_t ranks) {
 }
 
 SessionResult train_model(const RunRequest& request, const std::vector<Callback*>& more) {
+  const EarlyMessages early;
   const Opened opened = open(request);
   SessionStart start = request.start;
   start.planned_step = [&](const Context& context, int64_t micro) {

@@ -58,6 +58,29 @@ TEST(LogFile, PassesOnWhatItWritesAndSaysOnceThatItCannot) {
   EXPECT_THAT(real_files().read(folder / "log.txt"), EndsWith("Z  warning: one\n"));
 }
 
+TEST(LogFile, BeginsWithWhatWasSaidBeforeIt) {
+  const TemporaryFolder folder;
+  std::vector<std::string> passed;
+  const LogSink before =
+      set_log_sink([&](LogLevel, std::string_view message) { passed.emplace_back(message); });
+  {
+    const EarlyMessages early;
+    log_warning("one");
+    {
+      const LogFile log(real_files(), folder / "log.txt");
+      log_info("two");
+    }
+    log_info("three");
+    const LogFile other(real_files(), folder / "other.txt");
+  }
+  log_info("four");
+  set_log_sink(before);
+  EXPECT_THAT(passed, ElementsAre("one", "two", "three", "four"));
+  EXPECT_THAT(real_files().read(folder / "log.txt"),
+              testing::MatchesRegex(".*Z  warning: one\n.*Z  two\n"));
+  EXPECT_EQ(real_files().read(folder / "other.txt"), "");
+}
+
 TEST(LogFile, ItsTailBeginsWithAWholeLine) {
   const TemporaryFolder folder;
   EXPECT_EQ(log_tail(real_files(), folder / "none.txt"), "");
