@@ -242,6 +242,10 @@ TEST(Score, IsWhatEvaluationsPredict) {
   const CommandResult scored = run_command(
       {"score", "--checkpoint", directory, "--input", folder / "new.csv", "--output", out});
   ASSERT_EQ(scored.status, 0) << scored.err;
+  const CommandResult reordered =
+      run_command({"eval", "--checkpoint", directory, "data.csv.categorical=[town, job]"});
+  EXPECT_NE(reordered.status, 0);
+  EXPECT_THAT(reordered.err, testing::HasSubstr("field job is number 0 there and 1 here"));
   // The log loss of the scores is what eval says.
   std::istringstream scores(real_files().read(out));
   std::istringstream samples(census(777, 2, true));

@@ -22,6 +22,7 @@
 #include "core/train/run_directory.h"
 #include "core/train/session.h"
 #include "suites/recommender/run/export_rows.h"
+#include "suites/recommender/run/stored_rows.h"
 
 namespace mstrain::recommender {
 namespace {
@@ -188,16 +189,20 @@ int RecommenderRun::readers() const {
 }
 
 void RecommenderRun::open_data(FileSystem& files, const YamlNode& tree,
-                               const std::optional<std::string>&) {
+                               const std::optional<std::string>& folder) {
   opened_ = open_samples(files, data, tree, readers());
   lay_out(files, tree);
+  if (folder) {
+    expect_features_of(files, *folder, description_of(*tables_, opened_.train->schema()));
+  }
 }
 
-void RecommenderRun::open_to_score(FileSystem& files, const YamlNode& tree,
-                                   const std::string& path) {
+void RecommenderRun::open_to_score(FileSystem& files, const YamlNode& tree, const std::string& path,
+                                   const std::string& folder) {
   opened_.valid = open_for_scoring(files, data, tree, path, readers());
   opened_.train = opened_.valid;
   lay_out(files, tree);
+  expect_features_of(files, folder, description_of(*tables_, opened_.train->schema()));
   settle(data_ids(), tree);
 }
 
@@ -280,8 +285,9 @@ TrainData RecommenderRun::samples(const Json& source) const {
   identity.add(identity_of(opened_.train.get()));
   identity.add(identity_of(opened_.valid.get()));
   out.identity = to_string(identity.finish());
-  out.checkpoint_files = {{"config.json", config_json(source)},
-                          {kRowsFile, description_of(*tables_).dump(2) + "\n"}};
+  out.checkpoint_files = {
+      {"config.json", config_json(source)},
+      {kRowsFile, description_of(*tables_, opened_.train->schema()).dump(2) + "\n"}};
   out.outside = own;
   const SampleOrder order{.shuffle = data.shuffle};
   if (opened_.train != opened_.valid && train.run.mode != RunMode::kEval) {

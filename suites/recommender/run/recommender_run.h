@@ -35,8 +35,10 @@ class RecommenderRun : public ModelRun {
   std::optional<std::string> unplanned() const override;
   Overrides with_layers(int64_t layers) const override;
 
-  // In place of open_data(): the samples of a file, which may have no labels, as held-out data. The network is settled.
-  void open_to_score(FileSystem& files, const YamlNode& tree, const std::string& path);
+  // In place of open_data(): the samples of a file, which may have no labels, as held-out data. The network is settled. `folder`: the
+  // checkpoint that scores them.
+  void open_to_score(FileSystem& files, const YamlNode& tree, const std::string& path,
+                     const std::string& folder);
 
   // Fields and how they are looked up: those of opened data, or as many as the configuration says.
   std::shared_ptr<const Tables> tables() const;

@@ -33,8 +33,12 @@ int score(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop
   const std::string path = required(input, "--input");
   const std::string to = required(output, "--output");
   refuse_same_file(path, to, "--output");
+  if (const std::string folder = std::filesystem::absolute(to).parent_path().string();
+      !files.is_directory(folder)) {
+    throw ConfigError(fmt::format("--output: {}: there is no folder {}", to, folder));
+  }
   const auto [run, tree] = run_of_checkpoint(stored);
-  run->open_to_score(files, tree, path);
+  run->open_to_score(files, tree, path, stored.folder);
   const Context context = make_context(run->train);
   const ContextScope scope(context);
   const TrainTask task = run->task();

@@ -1,0 +1,20 @@
+// What a checkpoint says of the features that its rows and weights are of, and whether a run's samples have the same.
+#pragma once
+
+#include <string>
+
+#include "core/base/files.h"
+#include "core/base/json.h"
+#include "suites/recommender/data/samples.h"
+#include "suites/recommender/embedding/tables.h"
+
+namespace mstrain::recommender {
+
+// rows.json of a checkpoint: description_of() the tables, and the columns of numbers in their order.
+OrderedJson description_of(const Tables& tables, const SampleSchema& schema);
+
+// Throws IoError naming what has another place in the checkpoint of `folder` than in `here`, as description_of() gives it. Earlier versions
+// did not write the columns of numbers.
+void expect_features_of(FileSystem& files, const std::string& folder, const OrderedJson& here);
+
+}  // namespace mstrain::recommender
