@@ -33,6 +33,18 @@ class Inflater {
   z_stream stream_{};
 };
 
+class InMemory final : public WritableFile {
+ public:
+  using WritableFile::append;
+  void append(std::span<const std::byte> bytes) override { text_ += as_text(bytes); }
+  void sync() override {}
+  void close() override {}
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
 }  // namespace
 
 void inflate_gzip(FileSystem& files, const std::string& path, WritableFile& out) {
@@ -66,6 +78,12 @@ void inflate_gzip(FileSystem& files, const std::string& path, WritableFile& out)
     }
     out.append(std::span(piece).first(made));
   }
+}
+
+std::string inflate_gzip(FileSystem& files, const std::string& path) {
+  InMemory out;
+  inflate_gzip(files, path, out);
+  return out.take();
 }
 
 }  // namespace mstrain

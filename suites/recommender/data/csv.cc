@@ -8,7 +8,9 @@
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
+#include "core/base/log.h"
 #include "core/base/thread_pool.h"
+#include "core/io/gzip.h"
 #include "suites/recommender/data/field_ids.h"
 #include "suites/recommender/data/text_chunks.h"
 
@@ -75,6 +77,9 @@ class CsvSamples final : public SampleSource {
       config_fail(tree, "data.csv.separator", "expected one character");
     }
     expect_samples(text.find_first_not_of("\r\n") != text.npos, path);
+    if (!how.needs_labels) {  // where a file ends with empty lines none is beside a prediction
+      text = text.substr(0, text.find_last_not_of("\r\n") + 1);
+    }
     ThreadPool workers(how.threads - 1);
     std::future<std::string> identity = workers.submit(
         [&] { return to_string(hash_bytes(text, hash_bytes(to_flow(write_config(config))).lo)); });
@@ -94,25 +99,25 @@ class CsvSamples final : public SampleSource {
           text, chunks[static_cast<size_t>(at)], config.header, columns,
           [&](const TextSample& sample) { piece.add(sample, ids); },
           [&](const Malformed& line) {
-            if (piece.refused.size() < LeftOut::kShown) {
+            if (piece.refused.size() < AllLines::kShown) {
               piece.refused.push_back(line);
             }
           });
     });
-    LeftOut left_out;
-    int64_t lines = 0;
+    AllLines all;
     for (const Piece& piece : pieces_) {
       std::vector<std::string> shown;
       for (const auto& [line, why] : piece.refused) {
-        shown.push_back(fmt::format("{}:{}: {}", path, lines + line + 1, why));
+        shown.push_back(fmt::format("{}:{}: {}", path, all.counts().lines + line + 1, why));
       }
-      left_out.add(shown, piece.lines.malformed);
-      lines += piece.lines.lines;
-      ends_.push_back((ends_.empty() ? 0 : ends_.back()) + piece.lines.samples);
+      all.add(piece.lines, shown);
+      ends_.push_back(all.counts().samples);
     }
-    left_out.finish(lines, how.malformed);
-    expect_samples(samples() > 0, path);
     schema_ = columns.schema();
+    for (const std::string& warning : all.warnings(how.malformed, schema_.numeric)) {
+      log_warning("{}: {}", path, warning);
+    }
+    expect_samples(samples() > 0, path);
     identity_ = identity.get();
     const size_t single = schema_.fields.size() - config.bags.size();
     for (size_t b = 0; b < config.bags.size(); ++b) {
@@ -178,9 +183,12 @@ std::shared_ptr<const SampleSource> read_csv(FileSystem& files, const CsvConfig&
                                              const CsvReading& how) {
   std::error_code error;
   const bool is_pipe = std::filesystem::is_fifo(path, error);
-  const std::unique_ptr<MappedFile> file = is_pipe ? nullptr : files.map(path);
-  const std::string piped = is_pipe ? files.read(path) : std::string();
-  const std::string_view text = text_of_file(is_pipe ? piped : as_text(file->bytes()), path);
+  const bool is_gzip = !is_pipe && path.ends_with(".gz");
+  const std::string held = is_gzip   ? inflate_gzip(files, path)
+                           : is_pipe ? files.read(path)
+                                     : std::string();
+  const std::unique_ptr<MappedFile> file = is_gzip || is_pipe ? nullptr : files.map(path);
+  const std::string_view text = text_of_file(file == nullptr ? held : as_text(file->bytes()), path);
   const std::shared_ptr<const FieldIds> hashes = hashed_ids(0);
   return std::make_shared<const CsvSamples>(config, tree, text, path,
                                             how.ids == nullptr ? *hashes : *how.ids, how);

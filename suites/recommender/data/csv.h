@@ -2,7 +2,6 @@
 // hash, so that nothing need be counted before training and any other file has the same features. All of it is held in memory.
 #pragma once
 
-#include <map>
 #include <memory>
 
 #include "core/base/config.h"
@@ -60,6 +59,7 @@ struct CsvConfig {
   std::string label = "label";
   std::string positive = "1";
   std::optional<std::string> negative;
+  std::optional<std::string> fixed_negative;  // by the format, in place of a key
   std::vector<std::string> numeric;
   NumericScale numeric_scale = NumericScale::kLog1p;
   std::vector<std::string> categorical;

@@ -42,6 +42,19 @@ void expect_default(const YamlNode& tree, const char* key, const Section& given,
   }
 }
 
+void check_ids(const IdsConfig& ids, const YamlNode& tree) {
+  const IdsConfig unset;
+  if (ids.mode == IdsConfig::Mode::kDictionary && ids.buckets != unset.buckets) {
+    config_fail(tree, "data.ids.buckets",
+                "has no effect with data.ids.mode: dictionary; leave it at 0");
+  }
+  if (ids.mode == IdsConfig::Mode::kHash && ids.min_count != unset.min_count) {
+    config_fail(
+        tree, "data.ids.min_count",
+        fmt::format("has no effect with data.ids.mode: hash; leave it at {}", unset.min_count));
+  }
+}
+
 void check_label(const CsvConfig& csv, const YamlNode& tree) {
   const auto expect_other = [&](const char* key, const std::string& column) {
     if (column == csv.label) {
@@ -87,6 +100,7 @@ void check_data_config(const DataConfig& config, const YamlNode& tree) {
                    "without data.prepared: text that is read into memory has hashes for ids, which "
                    "data.ids: {mode: hash, buckets: N} bounds");
   }
+  check_ids(config.ids, tree);
   if (config.format == DataFormat::kCriteoTsv) {
     CsvConfig unread = config.csv;
     unread.numeric_scale = CsvConfig().numeric_scale;
@@ -97,6 +111,9 @@ void check_data_config(const DataConfig& config, const YamlNode& tree) {
     config_fail(tree, "data.csv.columns",
                 "has no effect where the first line names the columns; data.csv.header: false, if "
                 "it does not");
+  }
+  if (!config.csv.header && config.csv.columns.empty()) {
+    config_fail(tree, "data.csv.columns", "name the columns: data.csv.header is false");
   }
   check_label(config.csv, tree);
 }
@@ -109,6 +126,7 @@ CsvConfig text_columns_of(const DataConfig& config) {
   csv.separator = "\t";
   csv.header = false;
   csv.numeric_scale = config.csv.numeric_scale;
+  csv.fixed_negative = "0";
   csv.columns.push_back(csv.label);
   for (int i = 1; i <= kCriteoNumbers; ++i) {
     csv.numeric.push_back(fmt::format("I{}", i));

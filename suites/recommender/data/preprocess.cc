@@ -26,7 +26,6 @@ namespace {
 
 constexpr const char* kWorkFolder = "work";
 constexpr const char* kKeyFile = "key";
-constexpr size_t kShown = 3;  // malformed lines
 constexpr uint64_t kLargestKey = 1 << 20;
 
 // Files that match, in the order of their names. Throws ConfigError.
@@ -215,27 +214,34 @@ class Preprocess {
       return false;
     }
     std::vector<SafetensorsFile> counts;
-    std::vector<std::string> examples;
-    int64_t samples = 0, before = 0;
+    AllLines all;
+    int64_t before = 0;
     for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
       const SafetensorsFile& file = counts.emplace_back(files_, counts_path(chunk));
       const Json found = parse_json(file.metadata().at("found"), file.name());
       before = chunk > 0 && chunks_[chunk].file == chunks_[chunk - 1].file ? before : 0;
+      std::vector<std::string> examples;
       for (const Json& example : found.at("examples")) {
-        if (examples.size() < kShown) {
-          examples.push_back(fmt::format("{}:{}: {}", inputs_[chunks_[chunk].file],
-                                         before + example.at("line").get<int64_t>() + 1,
-                                         example.at("why").get<std::string>()));
-        }
+        examples.push_back(fmt::format("{}:{}: {}", inputs_[chunks_[chunk].file],
+                                       before + example.at("line").get<int64_t>() + 1,
+                                       example.at("why").get<std::string>()));
       }
-      before += found.at("lines").get<int64_t>();
-      prepared_.lines += found.at("lines").get<int64_t>();
-      prepared_.malformed += found.at("malformed").get<int64_t>();
-      prepared_.parts.push_back(found.at("samples").get<int64_t>());
-      samples += prepared_.parts.back();
+      const LineCounts of_chunk{.lines = found.at("lines").get<int64_t>(),
+                                .samples = found.at("samples").get<int64_t>(),
+                                .malformed = found.at("malformed").get<int64_t>(),
+                                .third_labels = found.at("third_labels").get<int64_t>(),
+                                .cut_off = found.at("cut_off").get<std::vector<int64_t>>()};
+      all.add(of_chunk, examples);
+      before += of_chunk.lines;
+      prepared_.parts.push_back(of_chunk.samples);
     }
-    refuse_malformed(examples);
-    if (samples == 0) {
+    prepared_.lines = all.counts().lines;
+    prepared_.malformed = all.counts().malformed;
+    for (const std::string& line :
+         all.warnings(config_.malformed.limit, prepared_.schema.numeric)) {
+      options_.tell(line);
+    }
+    if (all.counts().samples == 0) {
       throw IoError(fmt::format("{}: there are no samples", inputs_[0]));
     }
     tell_rate("counted", prepared_.lines, start);
@@ -256,19 +262,6 @@ class Preprocess {
     return true;
   }
 
-  void refuse_malformed(const std::vector<std::string>& examples) const {
-    if (prepared_.malformed == 0) {
-      return;
-    }
-    const std::string shown = fmt::format("{}", fmt::join(examples, "\n"));
-    if (prepared_.malformed > config_.malformed.limit) {
-      throw IoError(fmt::format(
-          "{}\n{} of {} lines are no samples; data.malformed.limit allows {} to be left out", shown,
-          prepared_.malformed, prepared_.lines, config_.malformed.limit));
-    }
-    options_.tell(fmt::format("{} lines are left out: {}", prepared_.malformed, shown));
-  }
-
   // The values of each field, ascending, with how often they come.
   void count_chunk(size_t chunk) const {
     if (files_.exists(counts_path(chunk))) {
@@ -285,13 +278,15 @@ class Preprocess {
           }
         },
         [&](const Malformed& line) {
-          if (examples.size() < kShown) {
+          if (examples.size() < AllLines::kShown) {
             examples.push_back({{"line", line.line}, {"why", line.why}});
           }
         });
     const Json json = {{"lines", found.lines},
                        {"samples", found.samples},
                        {"malformed", found.malformed},
+                       {"third_labels", found.third_labels},
+                       {"cut_off", found.cut_off},
                        {"examples", examples}};
     write_counts(files_, counts_path(chunk), std::move(values),
                  {{"found", json.dump(-1, ' ', false, Json::error_handler_t::replace)}});

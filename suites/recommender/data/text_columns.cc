@@ -1,6 +1,6 @@
 #include "suites/recommender/data/text_columns.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
@@ -9,7 +9,6 @@
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
-#include "core/base/log.h"
 
 namespace mstrain::recommender {
 namespace {
@@ -49,8 +48,7 @@ std::string_view text_of_file(std::string_view content, const std::string& path)
        "Parquet, which nothing here reads: write its columns as text for data.format: csv, in "
        "Python "
        "pandas.read_parquet(...).to_csv(..., index=False)"},
-      {"\x1f\x8b",
-       "gzipped: unpack it, or call it .gz and have mstrain preprocess make data.prepared of it"},
+      {"\x1f\x8b", "gzipped: unpack it, or call it .gz"},
       {"\x28\xb5\x2f\xfd", "compressed by zstd: unpack it"},
       {"\xff\xfe", "UTF-16: write it as UTF-8"},
       {"\xfe\xff", "UTF-16: write it as UTF-8"}};
@@ -89,8 +87,13 @@ TextColumns::TextColumns(const CsvConfig& config, const YamlNode& tree,
   const auto column = [&](const std::string& name, const char* key) {
     const auto found = std::find(names.begin(), names.end(), name);
     if (found == names.end()) {
-      config_fail(tree, key,
-                  fmt::format("{} has no column {}{}", path, name, did_you_mean(name, names)));
+      config_fail(
+          tree, key,
+          fmt::format("{} has no column {}{}{}", path, name, did_you_mean(name, names),
+                      names.size() > 1 ? ""
+                                       : fmt::format("; it has one column alone where \"{}\" "
+                                                     "(data.csv.separator) is between them",
+                                                     config.separator)));
     }
     if (std::find(found + 1, names.end(), name) != names.end()) {
       config_fail(tree, key, fmt::format("{} has two columns called {}", path, name));
@@ -119,6 +122,10 @@ TextColumns::TextColumns(const CsvConfig& config, const YamlNode& tree,
     add_field({.name = name}, "data.csv.categorical");
   }
   for (const BucketConfig& bucket : config.buckets) {
+    if (bucket.boundaries.empty()) {
+      config_fail(tree, "data.csv.buckets",
+                  fmt::format("{}: there are no boundaries", bucket.column));
+    }
     if (!std::is_sorted(bucket.boundaries.begin(), bucket.boundaries.end())) {
       config_fail(tree, "data.csv.buckets", "boundaries do not ascend");
     }
@@ -140,8 +147,14 @@ TextColumns::TextColumns(const CsvConfig& config, const YamlNode& tree,
       const auto found =
           std::find(known.begin(), known.begin() + static_cast<ptrdiff_t>(single), part);
       if (found == known.end()) {
+        const auto is_it = [&](const BagConfig& bag) { return bag.column == part; };
         config_fail(tree, "data.csv.crosses",
-                    fmt::format("there is no field {}{}", part, did_you_mean(part, known)));
+                    std::any_of(config.bags.begin(), config.bags.end(), is_it)
+                        ? fmt::format("{} is a bag, and a cross is of fields of one id", part)
+                        : fmt::format("there is no field {}{}", part, did_you_mean(part, known)));
+      }
+      if (std::count(cross.of.begin(), cross.of.end(), part) > 1) {
+        config_fail(tree, "data.csv.crosses", fmt::format("{} comes twice in a cross", part));
       }
       crossed_.back().push_back(static_cast<size_t>(found - known.begin()));
       name += (name.empty() ? "" : "_x_") + part;
@@ -173,13 +186,13 @@ bool TextColumns::parse_number(std::string_view text, double& out) const {
 }
 
 bool TextColumns::is_other_label(std::string_view text) const {
-  return label_ && needs_labels_ && config_.negative != "*" && text != config_.positive;
+  return label_ && needs_labels_ && negative() != "*" && text != config_.positive;
 }
 
 std::optional<std::string> TextColumns::other_label(std::string_view text) const {
   std::vector<std::string_view> texts;
   bool is_names = config_.header;
-  while (!text.empty() && label_ && needs_labels_ && !config_.negative) {
+  while (!text.empty() && label_ && needs_labels_ && !negative()) {
     const std::string_view line = next_line(text);
     if (line.empty() || std::exchange(is_names, false)) {
       continue;
@@ -198,13 +211,18 @@ std::string TextColumns::parse_label(std::string_view text, TextSample& out) con
   if (!is_other_label(text)) {
     return {};
   }
-  const std::string& negative = config_.negative ? *config_.negative : other_label_.value();
-  return text == negative
-             ? ""
-             : fmt::format("the label \"{}\" is neither data.csv.positive, \"{}\", nor {}, \"{}\"",
-                           text, config_.positive,
-                           config_.negative ? "data.csv.negative" : "the other one so far",
-                           negative);
+  const std::string& other = negative() ? *negative() : other_label_.value();
+  if (text == other) {
+    return {};
+  }
+  out.has_third_label = !negative();
+  if (config_.fixed_negative) {
+    return fmt::format("the label \"{}\" is neither \"{}\" nor \"{}\"", text, config_.positive,
+                       other);
+  }
+  return fmt::format("the label \"{}\" is neither data.csv.positive, \"{}\", nor {}, \"{}\"", text,
+                     config_.positive,
+                     config_.negative ? "data.csv.negative" : "the other one so far", other);
 }
 
 void TextColumns::parse_bags(std::span<const std::string_view> texts, TextSample& out) const {
@@ -222,27 +240,10 @@ void TextColumns::parse_bags(std::span<const std::string_view> texts, TextSample
   }
 }
 
-void LeftOut::add(std::span<const std::string> first, int64_t count) {
-  first_.insert(
-      first_.end(), first.begin(),
-      first.begin() + static_cast<ptrdiff_t>(std::min(first.size(), kShown - first_.size())));
-  count_ += count;
-}
-
-void LeftOut::finish(int64_t lines, int64_t limit) const {
-  const std::string shown = fmt::format("{}", fmt::join(first_, "\n"));
-  if (count_ > limit) {
-    throw IoError(count_ == 1 ? shown
-                              : fmt::format("{}\n{} of {} lines are no samples; "
-                                            "data.malformed.limit allows {} to be left out",
-                                            shown, count_, lines, limit));
-  }
-  if (count_ > 0) {
-    log_warning("{} lines are left out: {}", count_, shown);
-  }
-}
-
 std::string TextColumns::parse(std::string_view line, TextSample& out) const {
+  if (line.empty() && !passes_over_empty_lines()) {
+    return "an empty line, for which there would be no prediction";
+  }
   thread_local std::vector<std::string_view> texts;
   split(line, config_.separator[0], width_, texts);
   if (texts.size() != width_) {
@@ -251,6 +252,8 @@ std::string TextColumns::parse(std::string_view line, TextSample& out) const {
   }
   out.numeric.clear();
   out.values.clear();
+  out.cut_off.clear();
+  out.has_third_label = false;
   if (std::string why = parse_label(label_ ? texts[*label_] : std::string_view(), out);
       !why.empty()) {
     return why;
@@ -264,8 +267,11 @@ std::string TextColumns::parse(std::string_view line, TextSample& out) const {
     if (!parse_number(texts[numeric_[i]], number)) {
       return no_number(texts[numeric_[i]], config_.numeric[i]);
     }
-    out.numeric.push_back(static_cast<float>(
-        config_.numeric_scale == NumericScale::kNone ? number : std::log1p(std::max(number, 0.0))));
+    const bool is_log = config_.numeric_scale == NumericScale::kLog1p;
+    if (is_log && number < 0) {
+      out.cut_off.push_back(i);
+    }
+    out.numeric.push_back(static_cast<float>(is_log ? std::log1p(std::max(number, 0.0)) : number));
     if (!std::isfinite(out.numeric.back())) {
       return fmt::format("{} in column {} is more than a float of 32 bits holds",
                          texts[numeric_[i]], config_.numeric[i]);

@@ -17,21 +17,8 @@ struct TextSample {
   std::vector<uint64_t>
       values;  // by field of one id: the hash of the value, or the number of the bucket
   std::vector<std::vector<uint64_t>> bags;  // of the fields of several, which come last
-};
-
-// Lines that are no samples: the first ones, and how many.
-class LeftOut {
- public:
-  static constexpr size_t kShown = 3;
-
-  // `count` lines more, of which `first` are shown: kShown of them, or all.
-  void add(std::span<const std::string> first, int64_t count);
-  // Warns of them. Throws IoError where there are more than `limit`.
-  void finish(int64_t lines, int64_t limit) const;
-
- private:
-  int64_t count_ = 0;
-  std::vector<std::string> first_;
+  std::vector<size_t> cut_off;   // places in `numeric` of what log1p makes 0, as it is negative
+  bool has_third_label = false;  // of a line that is no sample: none of two, of which one was found
 };
 
 class TextColumns {
@@ -47,11 +34,16 @@ class TextColumns {
   std::optional<std::string> other_label(std::string_view text) const;
   // What other_label() gave of this text, or of one before it. It comes before parse().
   void expect(std::optional<std::string> other_label) { other_label_ = std::move(other_label); }
+  // Whether an empty line is none at all. Where text is scored it is an error: answers stand line by line beside the file.
+  bool passes_over_empty_lines() const { return needs_labels_; }
   // Any thread, each with a sample of its own. Says what is wrong with the line; empty: nothing is.
   std::string parse(std::string_view line, TextSample& out) const;
 
  private:
   bool parse_number(std::string_view text, double& out) const;
+  const std::optional<std::string>& negative() const {  // none: nobody named it
+    return config_.negative ? config_.negative : config_.fixed_negative;
+  }
   bool is_other_label(std::string_view text) const;
   std::string parse_label(std::string_view text, TextSample& out) const;
   void parse_bags(std::span<const std::string_view> texts, TextSample& out) const;

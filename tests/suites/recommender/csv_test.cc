@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/rng.h"
 #include "core/io/atomic_file.h"
 #include "suites/recommender/data/data_config.h"
@@ -65,6 +66,12 @@ TEST(DataKeys, ThatNobodyReadsAreRefused) {
   EXPECT_THAT(refusal("{format: csv, ids: {min_count: 2}}"), HasSubstr("without data.prepared"));
   EXPECT_THAT(refusal("{format: csv, csv: {columns: [a, label]}}"),
               HasSubstr("data.csv.header: false"));
+  EXPECT_THAT(refusal("{format: csv, csv: {header: false}}"),
+              HasSubstr("data.csv.columns: name the columns"));
+  EXPECT_THAT(refusal("{format: csv, prepared: d, ids: {mode: dictionary, buckets: 50}}"),
+              HasSubstr("data.ids.buckets: has no effect with data.ids.mode: dictionary"));
+  EXPECT_THAT(refusal("{format: csv, ids: {mode: hash, buckets: 50, min_count: 4}}"),
+              HasSubstr("data.ids.min_count: has no effect with data.ids.mode: hash"));
   EXPECT_THAT(refusal("{format: criteo_tsv, csv: {numeric_scale: none, categorical: [a]}}"),
               HasSubstr("with data.format: criteo_tsv"));
 }
@@ -152,6 +159,28 @@ TEST(Csv, MayHaveNoLabelsWhereNoneAreNeeded) {
   EXPECT_THAT(all_of("n,a,b\n1,x,y\n", columns(), false).labels, ElementsAre(-1));
 }
 
+TEST(Csv, EveryLineThatIsScoredIsASample) {
+  EXPECT_THAT(all_of("\nn,a,b\n1,x,y\n2,x,y\n\r\n\n", columns(), false).labels,
+              ElementsAre(-1, -1));
+  EXPECT_THAT(message_of<IoError>([] { all_of("n,a,b\n1,x,y\n\r\n2,x,y\n", columns(), false); }),
+              HasSubstr("x.csv:3: an empty line, for which there would be no prediction"));
+  EXPECT_THAT(all_of("click,n,a,b\n1,1,x,y\n\n0,2,x,y\n").labels, ElementsAre(1, 0));
+}
+
+TEST(Csv, WarnsOfNumbersThatTheirScaleCutsOff) {
+  std::vector<std::string> said;
+  const LogSink before =
+      set_log_sink([&](LogLevel, std::string_view message) { said.emplace_back(message); });
+  CsvConfig config = columns();
+  const std::string text = "click,n,a,b\n1,-2,x,y\n0,1,x,y\n1,-0.5,x,y\n";
+  EXPECT_THAT(all_of(text, config).numeric, ElementsAre(-2, 1, -0.5F));
+  config.numeric_scale = NumericScale::kLog1p;
+  EXPECT_THAT(all_of(text, config).numeric, ElementsAre(0, testing::FloatNear(0.6931F, 1e-4F), 0));
+  set_log_sink(before);
+  EXPECT_THAT(said, ElementsAre(HasSubstr("x.csv: negative numbers are 0 by "
+                                          "data.csv.numeric_scale: log1p: n (2 of 3)")));
+}
+
 std::string error_text(const std::function<void()>& read) {
   return message_of<std::exception>(read);
 }
@@ -172,6 +201,18 @@ TEST(Csv, HasTwoLabels) {
                         "data.csv.negative, \"never\""));
   config.negative = "*";
   EXPECT_THAT(all_of(dotted, config).labels, ElementsAre(0, 0));
+  // Which of several is that of label 0 is nothing that a limit decides, by the order of the lines.
+  const TemporaryFolder folder;
+  write_file_atomic(real_files(), folder / "x.csv", "click,n,a,b\n3,1,x,y\n0,1,x,y\n1,1,x,y\n");
+  config = columns();
+  const auto read = [&] {
+    return read_csv(real_files(), config, YamlNode::map(), folder / "x.csv", {.malformed = 5})
+        ->samples();
+  };
+  EXPECT_THAT(error_text(read),
+              HasSubstr("lines of a third label: 1 of 4; data.csv.negative names that of label 0"));
+  config.negative = "0";
+  EXPECT_EQ(read(), 2);
   EXPECT_THAT(all_of("click,n,a,b\n?,1,x,y\n!,1,x,y\n", columns(), false).labels,
               ElementsAre(0, 0));
 }
@@ -250,6 +291,17 @@ TEST(Csv, NamesOfColumnsAndFieldsAreOfOne) {
   }
   EXPECT_THAT(refused([](CsvConfig& config) { config.crosses = {{{"a"}}}; }),
               HasSubstr("a cross is of two fields or more"));
+  EXPECT_THAT(refused([](CsvConfig& config) {
+                config.crosses = {{{"a", "a"}}};
+              }),
+              HasSubstr("a comes twice in a cross"));
+  EXPECT_THAT(refused([](CsvConfig& config) {
+                config.categorical = {"a"};
+                config.bags = {{"b"}};
+              }),
+              HasSubstr("b is a bag, and a cross is of fields of one id"));
+  EXPECT_THAT(refused([](CsvConfig& config) { config.buckets[0].boundaries.clear(); }),
+              HasSubstr("n: there are no boundaries"));
 }
 
 TEST(Csv, LeavesOutAsManyLinesAsItMay) {
@@ -337,6 +389,8 @@ TEST(Csv, SaysWhatIsWrongAndWhere) {
               HasSubstr("x.csv:2: 1e39 in column n is more than a float of 32 bits holds"));
   EXPECT_THAT(error_text([] { all_of("clicks,n,a,b\n"); }),
               HasSubstr("has no column click; did you mean clicks?"));
+  EXPECT_THAT(error_text([] { all_of("click;n;a;b\n"); }),
+              HasSubstr("it has one column alone where \",\" (data.csv.separator) is between"));
   EXPECT_THAT(error_text([] { all_of("click,n,a,b\n"); }), HasSubstr("there are no samples"));
 }
 
@@ -345,7 +399,7 @@ TEST(Csv, KnowsOtherFilesThanText) {
     return message_of<IoError>([&] { all_of(text); });
   };
   EXPECT_THAT(refused("PAR1\x15\x04"), HasSubstr("x.csv: is Parquet"));
-  EXPECT_THAT(refused("\x1f\x8b\x08"), HasSubstr("mstrain preprocess"));
+  EXPECT_THAT(refused("\x1f\x8b\x08"), HasSubstr("gzipped: unpack it, or call it .gz"));
   EXPECT_THAT(refused("\x28\xb5\x2f\xfd"), HasSubstr("zstd"));
   EXPECT_THAT(refused("\xff\xfe"
                       "c"),
