@@ -7,12 +7,13 @@
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
+#include "core/base/log.h"
 #include "core/data/corpus_sources.h"
-#include "suites/recommender/data/prepared.h"
 
 namespace mstrain::recommender {
 namespace {
 
+constexpr const char* kFormats[] = {"synthetic", "csv", "criteo_tsv"};
 constexpr int kCriteoNumbers = 13, kCriteoValues = 26;
 
 // The folder, which must be of this configuration. Throws ConfigError.
@@ -20,11 +21,43 @@ Prepared prepared_for(FileSystem& files, const DataConfig& config, const YamlNod
   Prepared prepared = read_prepared(files, *config.prepared);
   if (prepared.columns != columns_key(config)) {
     config_fail(tree, "data.prepared",
-                fmt::format("{} was made with other data.format, data.csv or data.ids; preprocess "
-                            "into another folder",
-                            *config.prepared));
+                fmt::format("{} was made {}; preprocess into another folder", *config.prepared,
+                            difference_of_keys(prepared, config)));
   }
   return prepared;
+}
+
+// Training reads what was made of data.train: another file there would have no effect. The text itself may be gone, and files may have come
+// that match as well.
+void check_source(FileSystem& files, const DataConfig& config, const YamlNode& tree,
+                  const Prepared& prepared) {
+  if (!config.train || prepared.files.empty()) {
+    return;
+  }
+  const std::vector<SourceFile> named = source_files(files, matching_files(files, *config.train));
+  if (name_of(*config.train) != prepared.train && !have_same_names(named, prepared.files)) {
+    config_fail(tree, "data.train",
+                fmt::format("has no effect: data.prepared, {}, was made of {}; preprocess {} into "
+                            "another folder",
+                            *config.prepared, names_of(prepared.files), *config.train));
+  }
+  if (!named.empty() && named != prepared.files) {
+    log_warning("{}: has changed since {} was made of it, which is what is read",
+                config_where(tree, "data.train"), *config.prepared);
+  }
+}
+
+// Throws ConfigError for a pattern.
+void expect_one_file(FileSystem& files, const YamlNode& tree, const char* key,
+                     const std::string& path) {
+  const std::vector<std::string> found = matching_files(files, path);
+  if (!found.empty() && found[0] != path) {
+    config_fail(tree, key,
+                fmt::format("{} is a pattern, as data.train of mstrain preprocess may be, which "
+                            "makes data.prepared of the files; text that is read into memory is "
+                            "one file",
+                            path));
+  }
 }
 
 // What values of text that is read into memory are called.
@@ -80,9 +113,8 @@ void check_label(const CsvConfig& csv, const YamlNode& tree) {
 }  // namespace
 
 void check_data_config(const DataConfig& config, const YamlNode& tree) {
-  const char* const formats[] = {"synthetic", "csv", "criteo_tsv"};
   const std::string beside =
-      fmt::format("with data.format: {}", formats[static_cast<size_t>(config.format)]);
+      fmt::format("with data.format: {}", kFormats[static_cast<size_t>(config.format)]);
   if (config.format == DataFormat::kSynthetic) {
     for (const auto& [key, path] :
          {std::pair("data.train", &config.train), std::pair("data.valid", &config.valid),
@@ -144,6 +176,30 @@ std::string columns_key(const DataConfig& config) {
                               to_flow(write_config(config.ids))));
 }
 
+std::vector<std::pair<std::string, std::string>> keys_of_columns(const DataConfig& config) {
+  std::vector<std::pair<std::string, std::string>> out{
+      {"data.format", kFormats[static_cast<size_t>(config.format)]}};
+  const auto add = [&](const std::string& section, const YamlNode& tree) {
+    for (const auto& [key, value] : flatten_config(tree)) {
+      out.emplace_back(section + key, value);
+    }
+  };
+  add("data.csv.", write_config(config.csv));
+  add("data.ids.", write_config(config.ids));
+  return out;
+}
+
+std::string difference_of_keys(const Prepared& there, const DataConfig& config) {
+  for (const auto& [key, value] : keys_of_columns(config)) {
+    for (const auto& [its_key, its_value] : there.keys) {
+      if (its_key == key && its_value != value) {
+        return fmt::format("with {}: {}, here {}", key, its_value, value);
+      }
+    }
+  }
+  return "with other data.format, data.csv or data.ids";
+}
+
 OpenedSamples open_samples(FileSystem& files, const DataConfig& config, const YamlNode& tree,
                            int threads) {
   std::shared_ptr<const SampleSource> all;
@@ -152,8 +208,10 @@ OpenedSamples open_samples(FileSystem& files, const DataConfig& config, const Ya
   } else if (config.prepared) {
     const Prepared prepared =
         for_key(tree, "data.prepared", [&] { return prepared_for(files, config, tree); });
+    check_source(files, config, tree, prepared);
     all = for_key(tree, "data.prepared", [&] { return open_prepared(files, *config.prepared); });
     if (config.valid) {
+      expect_one_file(files, tree, "data.valid", *config.valid);
       std::optional<std::string> other_label = prepared.other_label;
       return {all, for_key(tree, "data.valid", [&] {
                 return read_csv(files, text_columns_of(config), tree, *config.valid,
@@ -169,6 +227,7 @@ OpenedSamples open_samples(FileSystem& files, const DataConfig& config, const Ya
     }
     std::optional<std::string> other_label;
     const auto read = [&](const char* key, const std::string& path) {
+      expect_one_file(files, tree, key, path);
       return for_key(tree, key, [&] {
         return read_csv(files, text_columns_of(config), tree, path,
                         {.ids = ids_of_text(config).get(),

@@ -7,6 +7,7 @@
 #include "core/base/files.h"
 #include "suites/recommender/data/csv.h"
 #include "suites/recommender/data/field_ids.h"
+#include "suites/recommender/data/prepared.h"
 #include "suites/recommender/data/samples.h"
 #include "suites/recommender/data/synthetic.h"
 
@@ -66,6 +67,10 @@ void check_data_config(const DataConfig& config, const YamlNode& tree);
 CsvConfig text_columns_of(const DataConfig& config);
 // Equal where lines are read alike and values called alike.
 std::string columns_key(const DataConfig& config);
+// What it is made of, as configured.
+std::vector<std::pair<std::string, std::string>> keys_of_columns(const DataConfig& config);
+// Of a folder with another columns_key(), for people: "with data.ids.min_count: 4, here 10".
+std::string difference_of_keys(const Prepared& there, const DataConfig& config);
 
 struct OpenedSamples {
   std::shared_ptr<const SampleSource> train, valid;  // valid is null where nothing is held out

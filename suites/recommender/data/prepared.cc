@@ -75,8 +75,10 @@ class PreparedSamples final : public SampleSource {
       const size_t columns = schema.numeric.size();
       const auto label = static_cast<unsigned>(labels_[s]);
       if (label > 1) {
-        throw IoError(fmt::format("{}: sample {} has label {}, expected 0 or 1", file_->name(),
-                                  sample, label));
+        throw IoError(
+            fmt::format("{}: is damaged: sample {} has label {}, expected 0 or 1; "
+                        "preprocess again into another folder",
+                        file_->name(), sample, label));
       }
       out.labels[to] = static_cast<float>(label);
       if (columns > 0) {
@@ -87,9 +89,10 @@ class PreparedSamples final : public SampleSource {
         uint64_t id = 0;
         std::memcpy(&id, ids_ + (s * schema.fields.size() + f) * id_bytes_, id_bytes_);
         if (schema.fields[f].rows != 0 && id >= schema.fields[f].rows) {
-          throw IoError(fmt::format("{}: sample {} has id {} of field {}, which has {} rows",
-                                    file_->name(), sample, id, schema.fields[f].name,
-                                    schema.fields[f].rows));
+          throw IoError(
+              fmt::format("{}: is damaged: sample {} has id {} of field {}, which has {} "
+                          "rows; preprocess again into another folder",
+                          file_->name(), sample, id, schema.fields[f].name, schema.fields[f].rows));
         }
         out.fields[f].ids[to] = id;
       }
@@ -115,7 +118,10 @@ std::string part_name(size_t part) { return fmt::format("part-{:05}.safetensors"
 void write_prepared(FileSystem& files, const std::string& folder, const Prepared& prepared) {
   Json json = {{"version", kVersion},
                {"columns", prepared.columns},
+               {"keys", prepared.keys},
                {"input", prepared.input},
+               {"train", prepared.train},
+               {"files", Json::array()},
                {"numeric", prepared.schema.numeric},
                {"dictionary", prepared.has_dictionary},
                {"buckets", prepared.buckets},
@@ -127,6 +133,9 @@ void write_prepared(FileSystem& files, const std::string& folder, const Prepared
   if (prepared.other_label) {  // as bytes: text is of any encoding
     json["other_label"] =
         std::vector<uint8_t>(prepared.other_label->begin(), prepared.other_label->end());
+  }
+  for (const SourceFile& file : prepared.files) {
+    json["files"].push_back({file.name, file.bytes, file.modified});
   }
   for (const FieldSpec& field : prepared.schema.fields) {
     json["fields"].push_back({{"name", field.name}, {"rows", field.rows}});
@@ -148,6 +157,13 @@ Prepared read_prepared(FileSystem& files, const std::string& folder) {
     }
     out.columns = json.at("columns").get<std::string>();
     out.input = json.at("input").get<std::string>();
+    // Earlier versions did not note these.
+    out.keys = json.value("keys", decltype(out.keys)());
+    out.train = json.value("train", "");
+    for (const Json& file : json.value("files", Json::array())) {
+      out.files.push_back(
+          {file.at(0).get<std::string>(), file.at(1).get<uint64_t>(), file.at(2).get<int64_t>()});
+    }
     out.schema.numeric = json.at("numeric").get<std::vector<std::string>>();
     out.has_dictionary = json.at("dictionary").get<bool>();
     out.buckets = json.at("buckets").get<uint64_t>();

@@ -8,11 +8,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/files.h"
 #include "suites/recommender/data/field_ids.h"
 #include "suites/recommender/data/samples.h"
+#include "suites/recommender/data/source_files.h"
 
 namespace mstrain::recommender {
 
@@ -22,7 +24,10 @@ std::string part_name(size_t part);
 
 struct Prepared {
   std::string columns;  // what lines were read as: equal for equal data.csv and data.ids
-  std::string input;    // the files that they come from
+  std::vector<std::pair<std::string, std::string>> keys;  // that make `columns`, as configured
+  std::string input;                                      // the bytes that they come from
+  std::string train;                                      // data.train, without its folder
+  std::vector<SourceFile> files;                          // that it named
   SampleSchema schema;
   std::optional<std::string> other_label;  // beside data.csv.positive, where nobody named it
   bool has_dictionary = false;

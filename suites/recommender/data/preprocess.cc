@@ -1,7 +1,6 @@
 #include "suites/recommender/data/preprocess.h"
 
 #include <fmt/format.h>
-#include <glob.h>
 
 #include <algorithm>
 #include <chrono>
@@ -28,22 +27,13 @@ constexpr const char* kWorkFolder = "work";
 constexpr const char* kKeyFile = "key";
 constexpr uint64_t kLargestKey = 1 << 20;
 
-// Files that match, in the order of their names. Throws ConfigError.
+// Throws ConfigError.
 std::vector<std::string> inputs_of(FileSystem& files, const DataConfig& config,
                                    const YamlNode& tree) {
   if (!config.train) {
     config_fail(tree, "data.train", "name the file, or a pattern of several");
   }
-  std::vector<std::string> out;
-  if (files.exists(*config.train)) {
-    out.push_back(*config.train);
-  } else {
-    glob_t found{};
-    if (glob(config.train->c_str(), 0, nullptr, &found) == 0) {
-      out.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-    }
-    globfree(&found);
-  }
+  std::vector<std::string> out = matching_files(files, *config.train);
   if (out.empty()) {
     config_fail(tree, "data.train", fmt::format("there is no {}", *config.train));
   }
@@ -100,12 +90,10 @@ class Preprocess {
       config_fail(tree, "data.csv.separator", "expected one character");
     }
     inputs_ = inputs_of(files, config, tree);
-    std::string input;
-    for (const std::string& path : inputs_) {
-      input += fmt::format("{} {}\n", path, files.file_size(path));
-    }
     prepared_.columns = columns_key(config);
-    prepared_.input = to_string(hash_bytes(input));
+    prepared_.keys = keys_of_columns(config);
+    prepared_.train = name_of(*config.train);
+    prepared_.files = source_files(files, inputs_);
     prepared_.has_dictionary = config.ids.mode == IdsConfig::Mode::kDictionary;
     prepared_.buckets = prepared_.has_dictionary ? 0 : static_cast<uint64_t>(config.ids.buckets);
   }
@@ -118,15 +106,9 @@ class Preprocess {
     }
     clean_folders(files_, folder_);
     if (files_.exists(join_path(folder_, kPreparedFile))) {
-      const Prepared there = read_prepared(files_, folder_);
-      if (there.columns == prepared_.columns && there.input == prepared_.input) {
-        files_.remove_all(work_);
-        return Preprocessed::kWasDone;
-      }
-      config_fail(tree_, "data.prepared",
-                  fmt::format("{} holds what was made of other files or columns; name another "
-                              "folder, or remove it",
-                              folder_));
+      expect_to_be_of_this(read_prepared(files_, folder_));
+      files_.remove_all(work_);
+      return Preprocessed::kWasDone;
     }
     begin_or_go_on();
     if (!open_inputs() || !count() || !write_samples()) {
@@ -138,6 +120,28 @@ class Preprocess {
   }
 
  private:
+  void expect_to_be_of_this(const Prepared& there) const {
+    const auto refuse = [&](const std::string& what) {
+      config_fail(tree_, "data.prepared",
+                  fmt::format("{} holds what was made {}; name another folder, or remove it",
+                              folder_, what));
+    };
+    if (there.columns != prepared_.columns) {
+      refuse(difference_of_keys(there, config_));
+    }
+    if (there.files.empty()) {
+      refuse("by an earlier version, which did not note of which files");
+    }
+    if (!have_same_names(there.files, prepared_.files)) {
+      refuse(fmt::format("of {}, not of {}", names_of(there.files), names_of(prepared_.files)));
+    }
+    for (size_t i = 0; i < there.files.size(); ++i) {
+      if (there.files[i] != prepared_.files[i]) {
+        refuse(fmt::format("of {} as it was before it was written anew", inputs_[i]));
+      }
+    }
+  }
+
   std::string in_work(const std::string& name) const { return join_path(work_, name); }
   std::string counts_path(size_t chunk) const {
     return in_work(fmt::format("counts-{:05}.safetensors", chunk));
@@ -145,8 +149,13 @@ class Preprocess {
 
   // What lies in the work folder is of this text, these columns and these pieces, or goes.
   void begin_or_go_on() {
-    const std::string key =
-        fmt::format("{} {} {}\n", prepared_.columns, prepared_.input, options_.chunk_bytes);
+    Hasher sources;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const SourceFile& file = prepared_.files[i];
+      sources.add(inputs_[i]).add(file.bytes).add(file.modified);
+    }
+    const std::string key = fmt::format("{} {} {}\n", prepared_.columns,
+                                        to_string(sources.finish()), options_.chunk_bytes);
     if (files_.exists(in_work(kKeyFile)) && files_.read(in_work(kKeyFile), kLargestKey) == key) {
       clean_folders(files_, work_);
       options_.tell("goes on with what was made before");
@@ -201,6 +210,11 @@ class Preprocess {
     return true;
   }
 
+  std::string_view bytes_of(size_t chunk) const {
+    const auto& [file, begin, end] = chunks_[chunk];
+    return texts_[file].substr(begin, end - begin);
+  }
+
   LineCounts for_samples_of(size_t chunk, const std::function<void(const TextSample&)>& use,
                             const std::function<void(const Malformed&)>& refused) const {
     const size_t file = chunks_[chunk].file;
@@ -215,6 +229,7 @@ class Preprocess {
     }
     std::vector<SafetensorsFile> counts;
     AllLines all;
+    Hasher input;
     int64_t before = 0;
     for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
       const SafetensorsFile& file = counts.emplace_back(files_, counts_path(chunk));
@@ -232,11 +247,13 @@ class Preprocess {
                                 .third_labels = found.at("third_labels").get<int64_t>(),
                                 .cut_off = found.at("cut_off").get<std::vector<int64_t>>()};
       all.add(of_chunk, examples);
+      input.add(found.at("digest").get<std::string>());
       before += of_chunk.lines;
       prepared_.parts.push_back(of_chunk.samples);
     }
     prepared_.lines = all.counts().lines;
     prepared_.malformed = all.counts().malformed;
+    prepared_.input = to_string(input.finish());
     for (const std::string& line :
          all.warnings(config_.malformed.limit, prepared_.schema.numeric)) {
       options_.tell(line);
@@ -287,7 +304,8 @@ class Preprocess {
                        {"malformed", found.malformed},
                        {"third_labels", found.third_labels},
                        {"cut_off", found.cut_off},
-                       {"examples", examples}};
+                       {"examples", examples},
+                       {"digest", to_string(hash_bytes(bytes_of(chunk)))}};
     write_counts(files_, counts_path(chunk), std::move(values),
                  {{"found", json.dump(-1, ' ', false, Json::error_handler_t::replace)}});
   }

@@ -1,6 +1,6 @@
 // Text to what training reads (prepared.h): one pass over all lines counts the values of every field, one writes the samples. Both work on pieces
 // of the files, each by one thread, and what a piece comes to is kept as a file: after a kill the same call goes on from those that are there.
-// The folder depends on the text and the configuration alone.
+// The folder depends on the configuration, the text, and the names and times of its files alone.
 #pragma once
 
 #include <atomic>

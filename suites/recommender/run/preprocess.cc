@@ -39,9 +39,11 @@ int run_preprocess(const Usage& usage, Arguments arguments, const std::atomic<bo
   for (const FieldSpec& field : samples.train->schema().fields) {
     rows += field.rows;
   }
-  fmt::print("{}: {} samples, {} fields with {} ids, {} numbers\n", *run->data.prepared,
+  fmt::print("{}: {} samples, {} fields with {}, {} numbers\n", *run->data.prepared,
              samples.train->samples() + (samples.valid ? samples.valid->samples() : 0),
-             samples.train->schema().fields.size(), rows, samples.train->schema().numeric.size());
+             samples.train->schema().fields.size(),
+             rows > 0 ? fmt::format("{} ids", rows) : "hashes of 64 bits for ids",
+             samples.train->schema().numeric.size());
   return kDone;
 }
 
@@ -59,7 +61,8 @@ void print_prepared(FileSystem& files, const std::string& path, std::FILE* out) 
     fmt::print(out, "  {}: numbers\n", name);
   }
   for (const FieldSpec& field : prepared.schema.fields) {
-    fmt::print(out, "  {}: {} ids\n", field.name, field.rows);
+    fmt::print(out, "  {}: {}\n", field.name,
+               field.rows > 0 ? fmt::format("{} ids", field.rows) : "hashes of 64 bits for ids");
   }
 }
 

@@ -140,6 +140,18 @@ TEST(Csv, AMissingFileIsNamedByItsOwnKey) {
               HasSubstr("data.valid"));
 }
 
+TEST(Csv, InMemoryIsOfOneFile) {
+  const TemporaryFolder folder;
+  write_file_atomic(real_files(), folder / "x.csv", "click,n,a,b\n1,3,x,y\n");
+  DataConfig config;
+  config.format = DataFormat::kCsv;
+  config.csv = columns();
+  config.train = folder / "*.csv";
+  EXPECT_THAT(
+      message_of<ConfigError>([&] { open_samples(real_files(), config, YamlNode::map(), 1); }),
+      HasSubstr("*.csv is a pattern, as data.train of mstrain preprocess may be"));
+}
+
 TEST(Csv, HeldOutLabelsAreThoseOfTheTrainingFile) {
   const TemporaryFolder folder;
   write_file_atomic(real_files(), folder / "x.csv", "click,n,a,b\nno,1,x,y\nyes,1,x,y\n");

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <zlib.h>
 
+#include <chrono>
+#include <filesystem>
 #include <map>
 
 #include "core/base/error.h"
@@ -224,6 +226,7 @@ TEST(Preprocess, ReadsGzipOfSeveralMembers) {
   config.train = path;
   run(config, 2, 500);
   EXPECT_EQ(open_prepared(real_files(), *config.prepared)->samples(), 200);
+  EXPECT_EQ(read_csv(real_files(), config.csv, YamlNode::map(), path)->samples(), 200);
   const std::string whole = real_files().read(path);
   config.prepared = folder / "cut";
   write(path, whole.substr(0, whole.size() - 20));
@@ -240,8 +243,51 @@ TEST(Preprocess, AFolderOfOtherColumnsIsRefusedAndAMissingOneSaysHowToMakeIt) {
   config.ids.min_count = 3;
   EXPECT_THAT(
       message_of<ConfigError>([&] { open_samples(real_files(), config, YamlNode::map(), 1); }),
-      HasSubstr("was made with other data.format, data.csv or data.ids"));
-  EXPECT_THAT(message_of<ConfigError>([&] { run(config); }), HasSubstr("holds what was made"));
+      HasSubstr("was made with data.ids.min_count: 2, here 3; preprocess into another folder"));
+  EXPECT_THAT(message_of<ConfigError>([&] { run(config); }),
+              HasSubstr("holds what was made with data.ids.min_count: 2, here 3"));
+}
+
+TEST(Preprocess, AFolderIsOfItsFilesAsTheyWere) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "1.csv";
+  write(path, lines(30, 6));
+  DataConfig config = columns(folder);
+  run(config);
+  const std::string identity = open_prepared(real_files(), *config.prepared)->identity();
+  const auto written = std::filesystem::last_write_time(path);
+  write(folder / "2.csv", lines(30, 6));
+  EXPECT_THAT(message_of<ConfigError>([&] { run(config); }),
+              HasSubstr("of 1.csv, not of 1.csv, 2.csv"));
+  std::filesystem::remove(folder / "2.csv");
+  std::string text = lines(30, 6);
+  text[0] ^= 1;  // the other label: as many bytes
+  write(path, text);
+  std::filesystem::last_write_time(path, written + std::chrono::seconds(1));
+  EXPECT_THAT(message_of<ConfigError>([&] { run(config); }),
+              HasSubstr("1.csv as it was before it was written anew"));
+  config.prepared = folder / "again";
+  run(config);
+  EXPECT_NE(open_prepared(real_files(), *config.prepared)->identity(), identity);
+}
+
+TEST(Preprocess, TrainingReadsWhatItsOwnFilesWereMadeTo) {
+  const TemporaryFolder folder;
+  write(folder / "1.csv", lines(30, 6));
+  write(folder / "other.txt", lines(30, 7));
+  DataConfig config = columns(folder);
+  run(config);
+  const auto open = [&](const std::optional<std::string>& train) {
+    config.train = train;
+    return error_of([&] { open_samples(real_files(), config, YamlNode::map(), 1); });
+  };
+  for (const char* other : {"other.txt", "nowhere.csv"}) {
+    EXPECT_THAT(open(folder / other), HasSubstr("made, was made of 1.csv; preprocess"));
+  }
+  EXPECT_EQ(open(folder / "1.csv"), "no error");  // the same, called otherwise
+  std::filesystem::remove(folder / "1.csv");
+  EXPECT_EQ(open(folder / "*.csv"), "no error");
+  EXPECT_EQ(open(std::nullopt), "no error");
 }
 
 TEST(Preprocess, AnotherFileIsReadByTheDictionaryAlsoWithoutLabels) {
@@ -304,6 +350,16 @@ TEST(Preprocess, CriteosColumnsAreKnown) {
   config.ids.min_count = 1;
   run(config);
   const auto samples = open_prepared(real_files(), *config.prepared);
+  const std::string of_no_label = "2" + line.substr(1) + "\n0" + line.substr(1) + "\n";
+  write(folder / "held.tsv", of_no_label);
+  config.valid = folder / "held.tsv";
+  const auto held_out = [&] {
+    return all_of(*open_samples(real_files(), config, YamlNode::map(), 1).valid).labels;
+  };
+  EXPECT_THAT(message_of<IoError>(held_out),
+              HasSubstr("held.tsv:1: the label \"2\" is neither \"1\" nor \"0\""));
+  config.malformed.limit = 1;
+  EXPECT_THAT(held_out(), ElementsAre(0));
   EXPECT_EQ(samples->schema().numeric.size(), 13U);
   EXPECT_EQ(samples->schema().fields.size(), 26U);
   EXPECT_EQ(all_of(*samples).fields[25].ids, (std::vector<uint64_t>{1, 1}));
