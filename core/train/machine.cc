@@ -120,6 +120,15 @@ int64_t resident_memory_bytes() {
   return file ? resident * sysconf(_SC_PAGE_SIZE) : 0;
 }
 
+int64_t own_memory_bytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  int64_t shared = 0;
+  file >> size >> resident >> shared;
+  return file ? (resident - shared) * sysconf(_SC_PAGE_SIZE) : 0;
+}
+
 double processor_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

@@ -25,6 +25,8 @@ int64_t peak_memory_bytes();
 
 // Resident size of this process now, in bytes; 0 where the system does not say.
 int64_t resident_memory_bytes();
+// The same without files that it maps, which the system may drop and read again.
+int64_t own_memory_bytes();
 // Time that processors have worked for this process.
 double processor_seconds();
 // What the files in `folder` and below it hold, and what this user may still write there; 0 where that cannot be told.

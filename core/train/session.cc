@@ -367,9 +367,11 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
     reporter.failed(trainer.step(), error.what());
     throw;
   }
-  log_info("memory: {} planned; the process took {} at its peak, {} of it before the run began",
-           gigabytes(run.plan.total()), gigabytes(peak_memory_bytes()),
-           gigabytes(reporter.memory_before()));
+  log_info(
+      "memory: {} planned; the process took {} at its peak, {} of it before the run began; mapped "
+      "files, such as weights, count in both, and without them it takes {} now",
+      gigabytes(run.plan.total()), gigabytes(peak_memory_bytes()),
+      gigabytes(reporter.memory_before()), gigabytes(own_memory_bytes()));
   if (data.outside != nullptr) {
     if (const std::string text = data.outside->describe(); !text.empty()) {
       log_info("{}", text);
