@@ -140,7 +140,10 @@ void ConfigAt::fail_expected(const std::string& expected) const {
   if (node.is_sequence()) {
     found = fmt::format("a list of {}", node.children.size());
   }
-  yaml_fail(node, path, fmt::format("expected {}{}, found {}", otherwise, expected, found));
+  const bool could_be_listed = node.is_scalar() && expected.starts_with("a list");
+  yaml_fail(node, path,
+            fmt::format("expected {}{}, found {}{}", otherwise, expected, found,
+                        could_be_listed ? fmt::format("; did you mean [{}]?", node.text) : ""));
 }
 
 ConfigAt ConfigAt::with(const YamlNode& child, std::string path_of_child) const {

@@ -156,7 +156,9 @@ const ModelEntry& model_of(const Json& config_json, const std::string& source) {
   }
   const std::vector<std::string> known =
       names_of_all([](const ModelEntry& entry) { return entry.hf_types; });
-  fail("{}: model_type is {}; known are {}", source, type->dump(), fmt::join(known, ", "));
+  fail("{}: model_type is {}; known are {}{}", source,
+       type->dump(-1, ' ', false, Json::error_handler_t::replace), fmt::join(known, ", "),
+       type->is_string() ? did_you_mean(type->get<std::string>(), known) : "");
 }
 
 std::unique_ptr<ModelRun> read_run(const YamlNode& tree) {

@@ -210,7 +210,11 @@ Activation ConfigReader::activation(const std::string& key, Activation otherwise
 void ConfigReader::refuse(std::initializer_list<const char*> keys) const {
   for (const char* key : keys) {
     const Json* value = find(key);
-    check(value == nullptr || is_nothing(*value), "{}: {} is not supported", source_, key);
+    const bool is_of_bits = std::string_view(key).starts_with("quantization");
+    check(value == nullptr || is_nothing(*value), "{}: {} is not supported{}", source_, key,
+          is_of_bits ? "; take the model's full weights, which model.lora.base: nf4 and generate "
+                       "--weights keep in fewer bits"
+                     : "");
   }
 }
 

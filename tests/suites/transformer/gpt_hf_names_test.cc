@@ -177,7 +177,9 @@ TEST(GptHfNames, RefusesAnotherModelByNameOfTheKey) {
       "activation_function", "softplus",
       "activation_function softplus is unknown; known are gelu, gelu_new, relu, silu, tanh");
   expect_refused("add_cross_attention", true, "add_cross_attention is true");
-  expect_refused("quantization_config", {{"bits", 8}}, "quantization_config is not supported");
+  expect_refused(
+      "quantization_config", {{"bits", 8}},
+      "quantization_config is not supported; take the model's full weights, which model.lora.base");
   expect_refused("pruned_heads", {{"0", {1}}}, "pruned_heads is not supported");
   expect_refused("reorder_and_upcast_attn", "no", "reorder_and_upcast_attn is \"no\"");
   expect_refused("scale_attn_weights", 1, "scale_attn_weights is 1, not true or false");

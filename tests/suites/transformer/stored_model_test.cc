@@ -147,6 +147,15 @@ TEST_F(StoredModelTest, ForwardTakesPositionsOfOneTextForAll) {
   EXPECT_NE(logits({1, 2}, {5, 3}), logits({2, 2}, {5, 3, 3, 5}));
 }
 
+TEST_F(StoredModelTest, NamesTheFamilyThatIsMeant) {
+  write_model(folder_.path(), tiny_config());
+  write_file_atomic(real_files(), folder_ / "config.json",
+                    tiny_config({{"model_type", "lama"}}).dump());
+  EXPECT_THAT(message_of<Error>([&] { open_model(real_files(), folder_.path()); }),
+              testing::AllOf(HasSubstr("model_type is \"lama\"; known are"),
+                             HasSubstr("did you mean llama?")));
+}
+
 TEST_F(StoredModelTest, NamesWhatTheWeightsLack) {
   write_model(folder_.path(), tiny_config());
   const auto error_with = [&](const Json& options) {

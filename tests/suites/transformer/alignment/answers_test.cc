@@ -151,12 +151,27 @@ TEST_F(AnswersTest, AMalformedLineIsNamed) {
   EXPECT_THAT(error("{\"prompt\": \"a\"}"),
               AllOf(HasSubstr("lines.jsonl:2: expected a JSON object with `response`"),
                     HasSubstr("objective.malformed")));
+  EXPECT_THAT(
+      error("{\"mesages\": []}"),
+      HasSubstr(
+          "lines.jsonl:2: expected `messages`, or `prompt` and `response`; `mesages` is none: "
+          "did you mean `messages`?"));
+  EXPECT_THAT(error("{\"prompt\": \"a\", \"respons\": \"a\"}"),
+              HasSubstr("did you mean `response`?"));
   EXPECT_THAT(error("{\"prompt\": 1, \"response\": \"a\"}"),
               HasSubstr("lines.jsonl:2: `prompt` is no string"));
   EXPECT_THAT(error("{\"messages\": []}"), HasSubstr("lines.jsonl:2: `messages` is no list"));
   EXPECT_THAT(error("[1]"), HasSubstr("lines.jsonl:2"));
   EXPECT_THAT(error("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}"),
               HasSubstr("lines.jsonl:2: conversations need a tokenizer with a chat template"));
+  std::string said;
+  const LogSink before =
+      set_log_sink([&](LogLevel, std::string_view text) { said += std::string(text) + "\n"; });
+  error(
+      "{\"messages\": [{\"role\": \"usr\", \"content\": \"a\"}, {\"role\": \"tool\", \"content\": "
+      "\"b\"}]}");
+  set_log_sink(before);
+  EXPECT_THAT(said, testing::EndsWith("lines.jsonl:2: role usr; did you mean user?\n"));
 }
 
 TEST_F(AnswersTest, SoManyMalformedLinesAreSkippedAsAllowed) {
