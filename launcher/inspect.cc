@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "core/base/error.h"
 #include "core/base/missing_file.h"
@@ -26,6 +27,7 @@
 #include "launcher/inspect_run.h"
 #include "suites/run/adapter_files.h"
 #include "suites/run/folder_kind.h"
+#include "suites/run/stored_model.h"
 
 namespace mstrain::launcher {
 namespace {
@@ -60,8 +62,58 @@ void print_safetensors(FileSystem& files, const std::string& path, std::FILE* ou
   }
 }
 
+// What config.json, and of an adapter adapter_config.json, say; or why they say nothing that we know.
+void print_model(FileSystem& files, const std::string& path, std::FILE* out) {
+  const std::string source = join_path(path, kAdapterConfigFile);
+  if (files.exists(source)) {
+    const Json config = parse_json(files.read(source, 1 << 20), source);
+    fmt::print(out, "  adapter:");
+    const char* between = " ";
+    for (const char* key : {"peft_type", "r", "lora_alpha", "use_rslora", "target_modules",
+                            "modules_to_save", "base_model_name_or_path"}) {
+      if (config.is_object() && config.contains(key) && !config[key].is_null()) {
+        fmt::print(out, "{}{} {}", between, key,
+                   config[key].dump(-1, ' ', false, Json::error_handler_t::replace));
+        between = ", ";
+      }
+    }
+    fmt::print(out, "\n");
+  } else if (!files.exists(join_path(path, "config.json"))) {
+    return;
+  }
+  try {
+    const StoredModel model = open_model(files, path);
+    int64_t parameters = 0;
+    for (const ParamSpec& spec : (model.base ? *model.base : model).network->specs()) {
+      parameters += spec.type.elements();
+    }
+    fmt::print(out, "  model: {}, {} parameters", model.description.value("model_type", model.type),
+               grouped(parameters));
+    if (model.base == nullptr) {
+      std::set<std::string> types;
+      const SafetensorsFolder weights(files, path);
+      for (const SafetensorsFolder::Item& item : weights.items()) {
+        types.insert(item.entry->dtype_name);
+      }
+      fmt::print(out, " in {}", fmt::join(types, ", "));
+    }
+    YamlNode tree = YamlNode::map();
+    tree.add("model", model.network->section());
+    for (const char* key : {"hidden_size", "num_layers", "num_attention_heads",
+                            "num_key_value_heads", "max_position_embeddings", "vocab_size"}) {
+      if (const YamlNode* const found = find_config(tree, std::string("model.") + key)) {
+        fmt::print(out, ", {} {}", key, found->text);
+      }
+    }
+    fmt::print(out, "\n");
+  } catch (const Error& error) {
+    fmt::print(out, "  model: {}\n", error.what());
+  }
+}
+
 void print_checkpoint(FileSystem& files, const std::string& path, std::FILE* out) {
   fmt::print(out, "{}: checkpoint\n", path);
+  print_model(files, path, out);
   if (files.exists(join_path(path, kManifestName))) {
     const Manifest manifest = read_manifest(files, path);
     for (const auto& [name, summary] : manifest) {

@@ -170,6 +170,9 @@ TEST(Command, TrainsEvaluatesGeneratesInspectsAndReports) {
   EXPECT_THAT(
       run_command({"inspect", checkpoint}).out,
       AllOf(HasSubstr("every file has the size and digest"), HasSubstr("step 40, 160 samples"),
+            HasSubstr("model: gpt2, "),
+            HasSubstr("parameters in F32, hidden_size 16, num_layers 2, num_attention_heads 2, "
+                      "max_position_embeddings 16, vocab_size "),
             HasSubstr("transformer.h.1.attn.c_attn.weight  F32 [16, 48]")));
   EXPECT_THAT(run_command({"inspect", run.path("run")}).out, HasSubstr("step-00000040: sound"));
   EXPECT_THAT(run_command({"inspect", join_path(checkpoint, "optimizer.safetensors")}).out,
