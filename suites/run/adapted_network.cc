@@ -46,6 +46,12 @@ class AdaptedWriter final : public TextWriter {
 
 std::string last_word(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
+bool ends_one(const std::string& name, const std::vector<std::string>& paths) {
+  return std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
+    return ends_with_one_of(path, std::span(&name, 1));
+  });
+}
+
 // Each of `given` must be the end of one of `paths`.
 void check_names(std::string_view what, const std::vector<std::string>& given,
                  const std::vector<std::string>& paths) {
@@ -55,12 +61,24 @@ void check_names(std::string_view what, const std::vector<std::string>& given,
   }
   const std::vector<std::string> known(words.begin(), words.end());
   for (const std::string& name : given) {
-    const bool is_there = std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
-      return ends_with_one_of(path, std::span(&name, 1));
-    });
-    mstrain::check(is_there, "no {} of the model is called {}{}; they are called {}", what, name,
-                   did_you_mean(name, known), fmt::join(known, ", "));
+    mstrain::check(ends_one(name, paths), "no {} of the model is called {}{}; they are called {}",
+                   what, name, did_you_mean(name, known), fmt::join(known, ", "));
   }
+}
+
+// Throws where a target is one of `modules`, or a copy of one, that gets no adapter: what to say instead.
+void refuse_other_module(const Network& network, const std::string& target,
+                         const std::vector<std::string>& modules) {
+  std::string whole = ends_one(target, modules) ? target : "";
+  for (const std::string& copy : network.copies()) {
+    if (whole.empty() && ends_one(target, {module_of(copy)})) {
+      whole = last_word(module_of(network.meaning(copy).name));
+    }
+  }
+  mstrain::check(whole.empty(),
+                 "{} gets no adapter: linear layers do, but for the model's head; modules_to_save: "
+                 "[{}] trains it whole",
+                 target, whole);
 }
 
 // The weights that training keeps in codes.
@@ -162,17 +180,25 @@ std::vector<LinearLayer> AdaptedNetwork::layers() const {
 }
 
 void AdaptedNetwork::check_targets() const {
+  std::vector<std::string> modules;
+  for (const ParamSpec& spec : base_->specs()) {
+    modules.push_back(module_of(spec.name));
+  }
   if (!lora_.targets.is_word()) {
     std::vector<std::string> layers;
     for (const LinearLayer& layer : linear_layers([&] { base_->specs(); })) {
       layers.push_back(layer.path);
     }
-    mstrain::check(!lora_.targets.value->empty(), "model.lora.targets names no layer");
+    mstrain::check(!lora_.targets.value->empty(), "model.lora.targets names no layer{}",
+                   lora_.modules_to_save.empty()
+                       ? ""
+                       : " but of modules_to_save, which are trained whole and get no adapter");
+    for (const std::string& name : *lora_.targets.value) {
+      if (!ends_one(name, layers)) {
+        refuse_other_module(*base_, name, modules);
+      }
+    }
     check_names("linear layer", *lora_.targets.value, layers);
-  }
-  std::vector<std::string> modules;
-  for (const ParamSpec& spec : base_->specs()) {
-    modules.push_back(module_of(spec.name));
   }
   check_names("module with weights", lora_.modules_to_save, modules);
 }

@@ -40,7 +40,7 @@ void dry_run(const RunRequest& given, const DryRun& options) {
   if (!is_settled) {
     run->settle(*ids, tree);
   }
-  run->check_adapters(tree);
+  run->check_adapters(tree, findings);
   const ContextScope scope(context);
   const bool evaluates = train.eval.evaluates() && run->holds_out();
   const PlannedRun planned =

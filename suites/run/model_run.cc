@@ -97,14 +97,26 @@ TrainTask ModelRun::adapted_task() const {
               : task();
 }
 
-void ModelRun::check_adapters(const YamlNode& tree) const {
+void ModelRun::check_adapters(const YamlNode& tree, Findings& findings) const {
   if (!lora) {
     return;
   }
+  const AdaptedNetwork adapted(network(), *lora);
   try {
-    AdaptedNetwork(network(), *lora).check_targets();
+    adapted.check_targets();
   } catch (const Error& error) {
     config_fail(tree, "model.lora", error.what());
+  }
+  for (const LinearLayer& layer : adapted.layers()) {
+    const int64_t smaller = std::min(layer.in.elements(), layer.out.elements());
+    if (lora->rank > smaller) {
+      findings.push_back(
+          fmt::format("{}: {} is more than the smaller side of {}, {}: the adapter has more "
+                      "numbers than the ranks of "
+                      "the weight can use",
+                      config_where(tree, "model.lora.rank"), lora->rank, layer.path, smaller));
+      break;
+    }
   }
 }
 

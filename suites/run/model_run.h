@@ -77,8 +77,9 @@ class ModelRun {
   // `initial` is left to the caller; frozen weights are drawn, unless the caller says where they are.
   virtual TrainTask task() const = 0;
   TrainTask adapted_task() const;
-  // Throws ConfigError, with the line in `tree`, where model.lora names no layer of the model. The network must be settled.
-  void check_adapters(const YamlNode& tree) const;
+  // Throws ConfigError, with the line in `tree`, where model.lora names no layer of the model; finds ranks that are wider than
+  // layers. The network must be settled.
+  void check_adapters(const YamlNode& tree, Findings& findings) const;
   // After open_data(). `source` is config.json of the directory that the model began with.
   virtual TrainData samples(const Json& source) const = 0;
 

@@ -116,8 +116,8 @@ Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
                                      config_where(tree, "data.split")));
     }
     run->find_oddities_of(run->data_ids(), tree, findings);
+    run->check_adapters(tree, findings);
     warn_of(findings);
-    run->check_adapters(tree);
     if (run->lora && !from && run->train.run.mode == RunMode::kTrain) {
       config_fail(tree, "model.lora",
                   "adapters need the weights that they adapt: give model.init.from");

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "core/base/error.h"
@@ -50,27 +51,40 @@ void set_place(YamlNode& node, const YamlNode& of) {
   }
 }
 
-void compare(const YamlNode& tree, const Network& given, const Network& stored,
-             const std::string& source) {
+// Where a folder says what is called `key` here.
+std::string source_of(const std::string& key, const StoredModel& stored) {
+  static const std::map<std::string, std::string> kAdapterKeys{
+      {"model.lora.rank", "r"},
+      {"model.lora.alpha", "lora_alpha"},
+      {"model.lora.targets", "target_modules"},
+      {"model.lora.use_rslora", "use_rslora"},
+      {"model.lora.modules_to_save", "modules_to_save"}};
+  const auto adapter = kAdapterKeys.find(key);
+  return adapter == kAdapterKeys.end()
+             ? stored.description_path
+             : fmt::format("{} ({})", join_path(stored.folder, kAdapterConfigFile),
+                           adapter->second);
+}
+
+void compare(const YamlNode& tree, const Network& given, const StoredModel& model) {
   const auto mine = given.identity();
-  const auto theirs = stored.identity();
+  const auto theirs = model.network->identity();
   for (const auto& [key, value] : mine) {
     const auto other = std::find_if(theirs.begin(), theirs.end(),
                                     [&](const auto& each) { return each.first == key; });
     if (other != theirs.end() && value != other->second) {
       config_fail(tree, key,
                   fmt::format("{} differs from {} in {}; leave it out to take that", value,
-                              other->second, source));
+                              other->second, source_of(key, model)));
     }
   }
 }
 
 void check_type(const YamlNode& tree, const StoredModel& stored) {
   if (find_config(tree, "model.type") != nullptr && model_of(tree).type != stored.type) {
-    config_fail(
-        tree, "model.type",
-        fmt::format("{} differs from {} in {}; leave it out to take that", model_of(tree).type,
-                    stored.type, join_path(stored.folder, "config.json")));
+    config_fail(tree, "model.type",
+                fmt::format("{} differs from {} in {}; leave it out to take that",
+                            model_of(tree).type, stored.type, stored.description_path));
   }
 }
 
@@ -197,6 +211,7 @@ StoredModel open_plain(FileSystem& files, const std::string& folder) {
     refuse_agent(files, folder);
   }
   out.description = parse_json(files.read(config, 16 << 20), config);
+  out.description_path = config;
   const ModelEntry& entry = model_of(out.description, config);
   out.type = entry.type;
   out.network = entry.describe(out.description, config, holds_in(files, folder));
@@ -223,17 +238,41 @@ void check_copies(const SafetensorsFolder& adapter, const LoraConfig& lora, cons
   }
 }
 
+// The folder that an adapter's base_model_name_or_path means: as it stands, or, of a relative one that is not here, below the
+// nearest folder above the adapter's, where whoever trained it was.
+std::string base_of(FileSystem& files, const std::string& adapter, const std::string& named,
+                    const std::string& source) {
+  if (files.exists(named)) {
+    return named;
+  }
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path home = fs::absolute(adapter, error).lexically_normal();
+  for (fs::path above = home; !error && fs::path(named).is_relative();
+       above = above.parent_path()) {
+    const std::string found = (above / named).lexically_normal().string();
+    if (files.exists(found)) {
+      log_info("{}: base_model_name_or_path {} is {}", source, named, found);
+      return found;
+    }
+    if (above == above.parent_path()) {
+      break;
+    }
+  }
+  throw IoError(fmt::format(
+      "{}: base_model_name_or_path is {}, which is no folder here{}; write there where "
+      "the model that is adapted lies",
+      source, named,
+      fs::path(named).is_relative() ? fmt::format(" ({}), in {} or in any folder above it",
+                                                  fs::current_path(error).string(), home.string())
+                                    : ""));
+}
+
 StoredModel open_adapter(FileSystem& files, const std::string& folder) {
   const std::string path = join_path(folder, kAdapterConfigFile);
   const Json config = parse_json(files.read(path, 1 << 20), path);
   const std::string adapted = adapted_model(config, path);
-  if (!files.exists(adapted)) {
-    throw IoError(
-        fmt::format("{}: base_model_name_or_path is {}, which is no folder here; write there where "
-                    "the model that is adapted lies",
-                    path, adapted));
-  }
-  const std::string base = find_checkpoint(files, adapted);
+  const std::string base = find_checkpoint(files, base_of(files, folder, adapted, path));
   if (!has_safetensors(files, base)) {
     throw IoError(fmt::format("{}: base_model_name_or_path is {}, an adapter itself", path, base));
   }
@@ -245,6 +284,7 @@ StoredModel open_adapter(FileSystem& files, const std::string& folder) {
   const std::string own = join_path(folder, "config.json");
   const bool has_own = files.exists(own);
   out.description = has_own ? parse_json(files.read(own, 16 << 20), own) : out.base->description;
+  out.description_path = has_own ? own : out.base->description_path;
   std::shared_ptr<const Network> network = out.base->network;
   if (has_own) {
     const ModelEntry& entry = model_of(out.description, own);
@@ -479,7 +519,7 @@ YamlNode with_stored_model(FileSystem& files, YamlNode tree) {
                             "which can be trained without model.lora",
                             stored.folder));
   }
-  compare(tree, *both->adapted_network(), *stored.network, join_path(*path, "config.json"));
+  compare(tree, *both->adapted_network(), stored);
   add_data_keys(files, stored, *find_config(tree, "model.init.from"), tree);
   return tree;
 }
@@ -489,6 +529,11 @@ YamlNode with_model_of(FileSystem& files, const StoredModel& stored, YamlNode tr
   YamlNode section = stored.network->section();
   std::erase_if(section.children,
                 [](const YamlNode& key) { return key.key == "init" || key.key == "head"; });
+  if (YamlNode* const lora = section.find("lora")) {
+    std::erase_if(lora->children, [](const YamlNode& key) {
+      return key.key == "base";  // how weights are kept is the run's, not the adapter's
+    });
+  }
   if (tree.find("model") == nullptr) {
     tree.add("model", YamlNode::map());
   }

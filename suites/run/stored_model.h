@@ -14,7 +14,8 @@ namespace mstrain {
 struct StoredModel {
   std::string folder;
   Json description;  // config.json as it stands; an adapter without one has that of its base
-  std::string type;  // model.type
+  std::string description_path;            // of that config.json
+  std::string type;                        // model.type
   std::shared_ptr<const Network> network;  // of an adapter: AdaptedNetwork
   std::shared_ptr<const StoredModel>
       base;  // of an adapter: the model that it adapts; otherwise null

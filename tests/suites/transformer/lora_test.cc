@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <functional>
 
+#include "core/base/log.h"
 #include "core/base/rng.h"
 #include "core/runtime/context.h"
 #include "core/tensor/host.h"
@@ -63,8 +66,21 @@ class LoraRun : public testing::Test {
     return real_files().read(folder_ /
                              (run + "/checkpoints/" + checkpoint_name(step) + "/" + name));
   }
+  static std::string warnings_of(const std::function<void()>& f) {
+    std::string said;
+    const LogSink before =
+        set_log_sink([&](LogLevel, std::string_view text) { said += std::string(text) + "\n"; });
+    f();
+    set_log_sink(before);
+    return said;
+  }
   static const std::atomic<bool>& never() {
     static const std::atomic<bool> stop = false;
+    return stop;
+  }
+
+  static const std::atomic<bool>& stopped() {
+    static const std::atomic<bool> stop = true;
     return stop;
   }
 
@@ -185,6 +201,14 @@ TEST_F(LoraRun, MistakesAreNamed) {
   EXPECT_THAT(
       error(from_base() + ", lora: {targets: [c_atn]}"),
       testing::AllOf(HasSubstr("run.yaml:2: model.lora"), HasSubstr("c_atn"), HasSubstr("c_attn")));
+  EXPECT_THAT(error(from_base() + ", lora: {targets: [lm_head]}"),
+              testing::AllOf(HasSubstr("lm_head gets no adapter"),
+                             HasSubstr("modules_to_save: [wte] trains")));
+  EXPECT_THAT(error(from_base() + ", lora: {targets: [ln_f]}"),
+              HasSubstr("modules_to_save: [ln_f] trains"));
+  EXPECT_THAT(error(from_base() + ", lora: {targets: c_fc}"), HasSubstr("did you mean [c_fc]?"));
+  EXPECT_THAT(error(from_base() + ", lora: {targets: [c_fc], modules_to_save: [c_fc]}"),
+              HasSubstr("model.lora.targets names no layer but of modules_to_save"));
   EXPECT_THAT(error(from_base() + ", lora: {modules_to_save: [wt]}"), HasSubstr("wt"));
   EXPECT_THAT(error(from_base() + ", lora: {rank: 0}"), HasSubstr("model.lora.rank"));
   EXPECT_THAT(error("lora: {}"), HasSubstr("give model.init.from"));
@@ -192,10 +216,70 @@ TEST_F(LoraRun, MistakesAreNamed) {
   const std::string from_run = "init: {from: " + folder_ / "run" + "}";
   EXPECT_THAT(error(from_run + ", lora: null"), HasSubstr("is an adapter"));
   EXPECT_THAT(error(from_run + ", lora: {rank: 4}"),
-              HasSubstr("model.lora.rank: 4 differs from 2"));
+              HasSubstr("model.lora.rank: 4 differs from 2 in " +
+                        join_path(find_checkpoint(real_files(), folder_ / "run"),
+                                  "adapter_config.json (r)")));
   real_files().rename(base_, folder_ / "elsewhere");
   EXPECT_THAT(message_of<Error>([&] { open_model(real_files(), folder_ / "run"); }),
               testing::AllOf(HasSubstr("base_model_name_or_path"), HasSubstr(base_)));
+}
+
+TEST_F(LoraRun, ARankThatIsWiderThanALayerIsAWarning) {
+  const auto said = [&](int rank) {
+    return warnings_of([&] {
+      train(text("rank", from_base() + fmt::format(", lora: {{rank: {}}}", rank)), stopped());
+    });
+  };
+  EXPECT_THAT(said(13),
+              HasSubstr("run.yaml:2: model.lora.rank: 13 is more than the smaller side of "
+                        "transformer.h.0.attn.c_attn, 12"));
+  EXPECT_THAT(said(12), testing::Not(HasSubstr("model.lora.rank")));
+}
+
+// As its own last evaluation said.
+TEST_F(LoraRun, IsEvaluatedOnTheBaseAsItKeepsIt) {
+  std::vector<std::string> all;
+  for (const std::string base : {"auto", "int8", "nf4"}) {
+    std::string yaml = text("run_" + base, from_base() + ", lora: {rank: 2, base: " + base + "}",
+                            "eval: {interval: 6}\n");
+    yaml.replace(yaml.find("split: 1.0"), 10, "split: 0.5");
+    train(yaml);
+    double expected = 0;
+    for (const Json& row :
+         read_metrics(real_files(), folder_ / ("run_" + base + "/metrics.jsonl"))) {
+      expected = row.value("eval_loss", expected);
+    }
+    std::FILE* const out = std::tmpfile();
+    evaluate_checkpoint({real_files(), parse_yaml(yaml, "run.yaml"), never(), out},
+                        folder_ / ("run_" + base));
+    std::rewind(out);
+    std::string said(4096, '\0');
+    said.resize(std::fread(said.data(), 1, said.size(), out));
+    std::fclose(out);
+    EXPECT_THAT(said, HasSubstr(fmt::format("eval_loss {:.6f} ", expected))) << base;
+    all.push_back(said.substr(0, said.find("  (")));
+  }
+  EXPECT_NE(all[0], all[2]);
+}
+
+// A relative path is of where the run was called from, which is a folder above the adapter's.
+TEST_F(LoraRun, TheAdaptedModelIsLookedForAboveTheAdapter) {
+  train(text("run", from_base() + ", lora: {rank: 2}"));
+  const std::string folder = find_checkpoint(real_files(), folder_ / "run");
+  const auto name_base = [&](const std::string& base) {
+    const std::string path = join_path(folder, kAdapterConfigFile);
+    Json config = Json::parse(real_files().read(path));
+    config["base_model_name_or_path"] = base;
+    write_file_atomic(real_files(), path, config.dump());
+  };
+  name_base("base");
+  EXPECT_EQ(std::filesystem::weakly_canonical(open_model(real_files(), folder).base->folder),
+            std::filesystem::weakly_canonical(base_));
+  name_base("elsewhere/base");
+  EXPECT_THAT(message_of<Error>([&] { open_model(real_files(), folder); }),
+              testing::AllOf(HasSubstr("elsewhere/base, which is no folder here"),
+                             HasSubstr(std::filesystem::current_path().string()),
+                             HasSubstr(folder + " or in any folder above it")));
 }
 
 // Modules that are trained whole stand in the adapter's file under their own names.
