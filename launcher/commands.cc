@@ -31,7 +31,7 @@ const Command kOwnCommands[] = {
       "--checkpoint DIR --prompt TEXT [--prompt TEXT ...] [--chat [--system TEXT]]\n"
       "    [--tokens N] [--stop ID ...] [--greedy | --temperature T --top-k K --top-p P --min-p "
       "P]\n"
-      "    [--seed S] [--weights f32|bf16|int8|nf4]",
+      "    [--beams N [--length-penalty P]] [--seed S] [--weights f32|bf16|int8|nf4]",
       "continue texts, or answer in a chat, up to an ID or the end that the model knows"},
      generate},
     {{"eval", "--checkpoint DIR [--config FILE] [key.path=value ...]",

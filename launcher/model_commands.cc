@@ -37,6 +37,7 @@ std::optional<WeightCode> weight_code(const std::string& text) {
 int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
   std::optional<std::string> checkpoint;
   std::optional<double> temperature;
+  std::optional<double> length_penalty;
   GenerateRequest request;
   SamplingOptions& sampling = request.sampling;
   const std::vector<Option> options{
@@ -69,12 +70,10 @@ int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>&) 
        "only of tokens with P times the probability of the likeliest"},
       {"--beams", "N",
        [&](const std::string& text) { request.beams.beams = integer_value("--beams", text); },
-       "the best text that a search with N beams finds, instead of drawing"},
+       "of a T5: the best text that a search with N beams finds, instead of drawing"},
       {"--length-penalty", "P",
-       [&](const std::string& text) {
-         request.beams.length_penalty = number_value("--length-penalty", text);
-       },
-       "of the search: log-probabilities are divided by the length to the power of P (default 1)"},
+       [&](const std::string& text) { length_penalty = number_value("--length-penalty", text); },
+       "of that search: log-probabilities are divided by the length to the power of P (default 1)"},
       {"--seed", "S",
        [&](const std::string& text) {
          const int64_t seed = integer_value("--seed", text);
@@ -106,6 +105,10 @@ int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>&) 
   if (request.beams.beams > 1 && (sampling.greedy || draws)) {
     throw ConfigError("--beams: takes no --greedy, --temperature, --top-k, --top-p or --min-p");
   }
+  if (length_penalty && request.beams.beams == 1) {
+    throw ConfigError("--length-penalty: goes with --beams");
+  }
+  request.beams.length_penalty = length_penalty.value_or(1);
   if (request.tokens < 1) {
     throw ConfigError(fmt::format("--tokens: expected at least 1, found {}", request.tokens));
   }

@@ -26,6 +26,7 @@ class AdaptedWriter final : public TextWriter {
     const LoraScope scope(&lora_);
     std::vector<std::string> texts = writer_->generate(params, prompts, options, on_text);
     cut_ = writer_->cut();
+    outgrown_ = writer_->outgrown();
     return texts;
   }
   int64_t conversation_tokens() const override { return writer_->conversation_tokens(); }

@@ -142,7 +142,9 @@ void chat(FileSystem& files, const GenerateRequest& request, std::FILE* in, std:
     return;
   }
   while (const std::optional<std::string> line = next_line(in)) {
-    chat.answer(*line);
+    if (!line->empty()) {
+      chat.answer(*line);
+    }
   }
 }
 

@@ -1,11 +1,36 @@
+#include <algorithm>
+
+#include "core/base/log.h"
 #include "suites/run/writing.h"
 
 namespace mstrain {
+namespace {
+
+void warn_of_long_prompts(const Writing& writing, const std::vector<std::string>& prompts) {
+  const int64_t seen = writing.writer->conversation_tokens();
+  int64_t longest = 0;
+  int64_t cut = 0;
+  for (const std::string& prompt : prompts) {
+    const auto tokens = std::ssize(writing.tokenizer->encode_beginning(prompt));
+    longest = std::max(longest, tokens);
+    cut += tokens > seen ? 1 : 0;
+  }
+  if (seen > 0 && cut > 0) {
+    log_warning("{} {} tokens, and the model sees {}: only the last {} are read",
+                prompts.size() == 1
+                    ? "the prompt has"
+                    : fmt::format("{} of {} prompts have up to", cut, prompts.size()),
+                longest, seen, seen);
+  }
+}
+
+}  // namespace
 
 void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out) {
   const Writing writing = open_writing(files, request);
   TextWriter& writer = *writing.writer;
   const std::vector<std::string>& prompts = request.prompts;
+  warn_of_long_prompts(writing, prompts);
   if (prompts.size() == 1) {
     fmt::print(out, "{}{}", prompts[0], writer.separator());
     writer.generate(writing.params, prompts, writing.options, [&](size_t, std::string_view piece) {
@@ -15,6 +40,7 @@ void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out)
     fmt::print(out, "\n");
     std::fflush(out);
     tell_cut(writer, 1, writing.options);
+    warn_of_outgrown(writer);
     return;
   }
   const std::vector<std::string> texts = writer.generate(writing.params, prompts, writing.options);
@@ -23,6 +49,7 @@ void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out)
   }
   std::fflush(out);
   tell_cut(writer, prompts.size(), writing.options);
+  warn_of_outgrown(writer);
 }
 
 }  // namespace mstrain

@@ -29,6 +29,17 @@ void tell_cut(const TextWriter& writer, size_t texts, const WriteOptions& option
   }
 }
 
+void warn_of_outgrown(const TextWriter& writer) {
+  const int64_t seen = writer.conversation_tokens();
+  if (writer.outgrown() > 0) {
+    log_warning(
+        "prompt and text have {} tokens, and the model sees {}: whenever these were full, all but "
+        "the "
+        "newest {} were forgotten",
+        writer.outgrown(), seen, std::max<int64_t>(seen / 2, 1));
+  }
+}
+
 void print_sample(std::FILE* out, const std::string& prompt, const std::string& text) {
   fmt::print(out, "---- generated after {} ----\n{}{}\n----\n",
              Json(prompt).dump(-1, ' ', false, Json::error_handler_t::replace), prompt, text);

@@ -198,7 +198,7 @@ def check_answers(mstrain):
             # Bytes that make no character are printed as they are, and read again as U+FFFD: transformers' way of decoding.
             answers, endless = expected_answers(model, tokenizer, system, turns, 12)
             wanted = "".join(answer + "\n" for answer in answers)
-            by_lines = subprocess.run(base + more, input="".join(turn + "\n" for turn in turns).encode(), capture_output=True)
+            by_lines = subprocess.run(base + more, input="\n\n".join(turns).encode(), capture_output=True)
             assert by_lines.returncode == 0, by_lines.stderr
             assert by_lines.stdout.decode(errors="replace") == wanted, (by_lines.stdout.decode(errors="replace"), wanted)
             assert by_lines.stderr.count(b"cut before the end, at 12 tokens") == endless, (by_lines.stderr, endless)

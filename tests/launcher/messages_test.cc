@@ -38,6 +38,8 @@ TEST(Command, BadUsageIsStatus2AndSaysWhatIsKnown) {
        "--temperature -1"},
       {{"generate", "--checkpoint", "x", "--prompt", "a", "--greedy", "--temperature", "1"},
        "--greedy: takes no --temperature"},
+      {{"generate", "--checkpoint", "x", "--prompt", "a", "--length-penalty", "2"},
+       "--length-penalty: goes with --beams"},
       {{"generate", "--checkpoint", "x", "--prompt", "a", "--weights", "int9"},
        "--weights: expected f32, bf16, int8, nf4, found int9; did you mean int8?"},
       {{"generate", "--checkpont", "x"}, "did you mean --checkpoint?; see mstrain generate --help"},

@@ -166,6 +166,17 @@ TEST(Command, TrainsEvaluatesGeneratesInspectsAndReports) {
   EXPECT_NE(generate({"--seed", "4", "--tokens", "60", "--top-p", "0.95"}), drawn);
   EXPECT_THAT(run_command({"generate", "--checkpoint", checkpoint, "--prompt", "XYZ"}).err,
               HasSubstr("'X'"));
+  EXPECT_THAT(
+      run_command({"generate", "--checkpoint", checkpoint, "--prompt", "the", "--beams", "2"}).err,
+      HasSubstr(
+          "a gpt2 draws its tokens or takes the likeliest (--greedy), and searches with no beams"));
+  EXPECT_THAT(
+      run_command({"generate", "--checkpoint", checkpoint, "--prompt", "the cat sat on a mat",
+                   "--tokens", "2"})
+          .err,
+      AllOf(HasSubstr("the prompt has 20 tokens, and the model sees 16: only the last 16 are read"),
+            HasSubstr("prompt and text have 22 tokens, and the model sees 16: whenever these were "
+                      "full, all but the newest 8 were forgotten")));
 
   EXPECT_THAT(
       run_command({"inspect", checkpoint}).out,

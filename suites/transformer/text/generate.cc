@@ -31,6 +31,13 @@ std::vector<std::string> Generator::generate(const Params& params,
         }
       });
   count_cut(written, options.tokens);
+  outgrown_ = 0;
+  const auto seen = static_cast<size_t>(decoder_.model().max_positions());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (std::min(ids[i].size(), seen) + written[i].size() > seen + 1) {  // the last one is not read
+      outgrown_ = std::max(outgrown_, std::ssize(ids[i]) + std::ssize(written[i]));
+    }
+  }
   return texts;
 }
 

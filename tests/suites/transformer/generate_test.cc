@@ -314,6 +314,22 @@ TEST(Generation, TellsHowManyTextsHadNoEnd) {
   EXPECT_EQ(generator.cut(), texts[1].size() == 20 ? 1 : 0);
 }
 
+TEST(Generation, TellsOfTextsThatOutgrewTheModelsPositions) {
+  const auto model = small(16);
+  const Params params = init_params(model->specs(), 9);
+  Generator generator(model, std::make_shared<ByteTokenizer>());
+  const auto outgrown = [&](size_t prompt, int64_t tokens) {
+    const std::string prompts[] = {std::string(prompt, 'a'), "b"};
+    generator.generate(params, prompts, {tokens, {.greedy = true}, {}});
+    return generator.outgrown();
+  };
+  EXPECT_EQ(outgrown(3, 20), 23);
+  EXPECT_EQ(outgrown(3, 15), 18);
+  EXPECT_EQ(outgrown(3, 14), 0);  // the last token is not read
+  EXPECT_EQ(outgrown(40, 1), 0);
+  EXPECT_EQ(outgrown(40, 2), 42);
+}
+
 TEST(Generation, TextsAreThoseOfTheTokens) {
   const auto model = small(64);
   const Params params = init_params(model->specs(), 9);

@@ -331,6 +331,18 @@ TEST_F(LoraRun, KeepsHowTheModelWrites) {
   write_file_atomic(real_files(), join_path(adapter, kGenerationConfigFile),
                     R"({"eos_token_id": 7})");
   EXPECT_THAT(stop_ids(real_files(), open_model(real_files(), adapter)), IsSupersetOf({7, 3, 5}));
+  const auto stops = [&](const std::string& json) {
+    write_file_atomic(real_files(), join_path(adapter, kGenerationConfigFile), json);
+    return stop_ids(real_files(), open_model(real_files(), adapter));
+  };
+  EXPECT_THAT(
+      message_of<IoError>([&] { stops(R"({"eos_token_id": [7, "x"]})"); }),
+      HasSubstr("generation_config.json: eos_token_id is \"x\", not the id of a token, 0 to 256"));
+  EXPECT_THAT(
+      warnings_of([&] { stops(R"({"eos_token_id": 257})"); }),
+      HasSubstr(
+          "generation_config.json: eos_token_id is 257, and the model has ids from 0 to 256"));
+  EXPECT_EQ(warnings_of([&] { stops(R"({"eos_token_id": null})"); }), "");
 }
 
 // Whatever stands in the files of an adapter is read, or refused with an error that names them.
