@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/log.h"
 #include "core/data/windows.h"
 #include "core/tensor/host.h"
 #include "suites/transformer/alignment/answer_rows.h"
