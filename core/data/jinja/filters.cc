@@ -144,7 +144,7 @@ Value as_list(const Value& subject, const Arguments& arguments) {
 std::vector<Value> pairs_of(const Dict& dict) {
   std::vector<Value> out;
   for (const auto& [key, value] : dict) {
-    out.emplace_back(List{{Value::text(key), value}, List::Kind::kTuple});
+    out.emplace_back(List{{Value::key(key), value}, List::Kind::kTuple});
   }
   return out;
 }

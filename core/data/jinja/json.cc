@@ -79,7 +79,7 @@ class JsonWriter {
                 [](const auto* a, const auto* b) { return a->first < b->first; });
     }
     write_all("{}", entries.size(), level, [&](size_t i) {
-      write(Text(entries[i]->first));
+      write(*Value::key(entries[i]->first).text());
       add(style_.after_key);
       write(entries[i]->second, level + 1);
     });

@@ -144,9 +144,9 @@ Value call_dict_method(const std::string& name, const Dict& dict, const Argument
   List out;
   out.kind = List::Kind::kView;
   for (const auto& [key, value] : dict) {
-    out.items.push_back(name == "keys"     ? Value::text(key)
+    out.items.push_back(name == "keys"     ? Value::key(key)
                         : name == "values" ? value
-                                           : List{{Value::text(key), value}, List::Kind::kTuple});
+                                           : List{{Value::key(key), value}, List::Kind::kTuple});
   }
   return out;
 }

@@ -153,7 +153,7 @@ std::shared_ptr<const List> elements(const Value& value) {
   auto out = std::make_shared<List>();
   if (const Dict* dict = value.dict()) {
     for (const auto& [key, item] : *dict) {
-      out->items.push_back(Value::text(key));
+      out->items.push_back(Value::key(key));
     }
   } else if (const Text* text = value.text()) {
     for (size_t at = 0; at < text->size();) {

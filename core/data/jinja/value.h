@@ -74,6 +74,8 @@ class Value {
   Value(Macro macro) : is_(macro) {}                                        // NOLINT
   Value(Function function) : is_(std::move(function)) {}                    // NOLINT
   static Value text(std::string_view bytes) { return Text(bytes); }
+  // Of a mapping, which may be from outside.
+  static Value key(std::string_view bytes) { return Text(bytes, /*from_outside=*/true); }
   static Value size(size_t n) { return static_cast<int64_t>(n); }
 
   // Null where it is something else.
