@@ -27,6 +27,24 @@ std::string why_inexact(const TrainConfig& train) {
              : "";
 }
 
+// Notes in a run's first row what became of the lines of its data.
+class LineCounts final : public Callback {
+ public:
+  explicit LineCounts(const AnswerCounts& counts) : counts_(counts) {}
+  void on_start(Trainer& trainer) override {
+    if (trainer.step() == 0) {
+      trainer.note("data_malformed", static_cast<double>(counts_.malformed));
+      trainer.note("data_empty", static_cast<double>(counts_.empty));
+      trainer.note("data_cut", static_cast<double>(counts_.cut));
+      trainer.note("data_overlong", static_cast<double>(counts_.overlong));
+      trainer.note("data_alike", static_cast<double>(counts_.alike));
+    }
+  }
+
+ private:
+  AnswerCounts counts_;
+};
+
 }  // namespace
 
 void AlignedRun::declare_data(ConfigFields& fields) {
@@ -131,10 +149,22 @@ void AlignedRun::open_data(FileSystem& files, const YamlNode& tree,
   }
   files_ = &files;
   from_ = begins_with(tree);
+  type_key_ = config_where(tree, "objective.type");
   answers_ = std::make_shared<const AnswerCorpus>(
       open_answers(files, data, *objective, tokenizer_in(files, folder), tree));
   use({.tokenizer = answers_->tokenizer, .identity = answers_->identity});
   check_prompts(tree, [this](const std::string& prompt) { corpus().tokenizer->encode(prompt); });
+  counts_ = std::make_shared<LineCounts>(answers_->counts);
+}
+
+void AlignedRun::settle(int64_t ids, const YamlNode& tree) {
+  CausalRun::settle(ids, tree);
+  const int64_t vocab = *vocab_size().value;
+  if (objective && objective->is_rewarded() && objective->writing().generation.support() > vocab) {
+    config_fail(tree, objective->section() + ".generation.top_k",
+                fmt::format("{} is more than the {} tokens that there are",
+                            objective->writing().generation.support(), vocab));
+  }
 }
 
 // How many answers a prompt gets changes no step.
@@ -149,6 +179,9 @@ std::optional<int32_t> AlignedRun::taught_end() const {
 
 std::vector<Callback*> AlignedRun::callbacks() const {
   std::vector<Callback*> out;
+  if (counts_ != nullptr) {
+    out.push_back(counts_.get());
+  }
   if (written_ != nullptr) {
     out.push_back(written_.get());
   }
@@ -195,12 +228,13 @@ int64_t AlignedRun::bytes_of_writing() const {
 }
 
 std::function<Params()> AlignedRun::reference() const {
-  return [files = files_, from = from_, network = network(), dtype = train.precision.param_dtype(),
-          seed = static_cast<uint64_t>(train.run.seed)] {
+  return [files = files_, from = from_, type = type_key_, network = network(),
+          dtype = train.precision.param_dtype(), seed = static_cast<uint64_t>(train.run.seed)] {
     if (!from) {
       throw ConfigError(
-          "objective.type compares with the weights that the run begins with: give "
-          "model.init.from");
+          fmt::format("{}: compares with the weights that the run begins with: give "
+                      "model.init.from",
+                      type));
     }
     std::vector<ParamSpec> specs = network->specs();
     for (ParamSpec& spec : specs) {
@@ -291,8 +325,13 @@ TrainData AlignedRun::samples(const Json& source) const {
     };
     const auto batch_types = task().batch_types;
     for (const AnswerSet& set : answers_->valid) {
-      out.evaluation.push_back(
-          with_advantages(held_out_rows(set.name, rows_of(set.samples)), batch_types));
+      std::vector<AnswerSample> scored = set.samples;
+      std::erase_if(scored,
+                    [](const AnswerSample& sample) { return !sample.texts[0].has_answer(); });
+      if (!scored.empty()) {
+        out.evaluation.push_back(
+            with_advantages(held_out_rows(set.name, rows_of(scored)), batch_types));
+      }
     }
     return out;
   }

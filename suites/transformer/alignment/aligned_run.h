@@ -18,6 +18,7 @@ class AlignedRun : public CausalRun {
                  const std::optional<std::string>& folder) override;
   TrainTask task() const override;
   TrainData samples(const Json& source = Json::object()) const override;
+  void settle(int64_t ids, const YamlNode& tree) override;
   std::optional<int32_t> taught_end() const override;
   std::vector<Callback*> callbacks() const override;
   Overrides profile_changes() const override;
@@ -38,7 +39,9 @@ class AlignedRun : public CausalRun {
 
   FileSystem* files_ = nullptr;      // of open_data()
   std::optional<std::string> from_;  // model.init.from
+  std::string type_key_;             // where objective.type stands
   std::shared_ptr<const AnswerCorpus> answers_;
+  std::shared_ptr<Callback> counts_;
   mutable std::shared_ptr<GroupAnswers> written_;  // of samples(), where answers are rewarded
   mutable std::shared_ptr<ReferencePoint> point_;  // and where they are judged one by one
   mutable std::optional<int64_t> bytes_of_writing_;

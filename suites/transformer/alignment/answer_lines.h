@@ -1,6 +1,7 @@
 // The lines of files of answers, as they are written.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,13 +15,15 @@ namespace mstrain {
 struct AnswerLine {
   std::string where;  // file:line
   std::string prompt;
-  std::vector<std::string> answers;   // of the prompt: one, or two
-  std::vector<ChatMessage> messages;  // instead
+  std::vector<std::string> answers;  // of the prompt: one, or two
+  std::optional<Conversation>
+      conversation;  // in the place of the prompt; without answers and turns, all that was said
+  std::vector<std::vector<ChatMessage>> turns;  // of the assistant, in the place of the answers
   bool is_wanted = true;
 };
 
 // Appends the lines of `sources` to what it gives back. As many as objective.malformed says are skipped where they cannot be read, and counted in
-// `malformed`, over all calls. Throws IoError with file and line for one more, and for a file that is no JSON lines.
+// `malformed`, over all calls. Of each file warns once of a key that nobody reads. Throws IoError with file and line for one more, and for a file that is no JSON lines.
 std::vector<AnswerLine> read_answer_lines(const std::vector<CorpusSource>& sources,
                                           const ObjectiveConfig& objective, int64_t& malformed);
 

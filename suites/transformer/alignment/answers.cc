@@ -6,11 +6,11 @@
 #include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
-#include "core/data/chat_template.h"
 #include "core/data/corpus_sources.h"
 #include "core/data/simple_tokenizers.h"
 #include "core/data/utf8.h"
 #include "core/train/numbers.h"
+#include "suites/transformer/alignment/answer_encoder.h"
 #include "suites/transformer/alignment/answer_lines.h"
 
 namespace mstrain {
@@ -35,124 +35,25 @@ std::shared_ptr<const Tokenizer> make_tokenizer(FileSystem& files, const Tokeniz
   return std::make_shared<CharTokenizer>(CharTokenizer::of_text(all));
 }
 
-// Turns lines into samples, and counts what they lose.
-class Encoder {
- public:
-  Encoder(FileSystem& files, const DataConfig& data, const ObjectiveConfig& objective,
-          AnswerCorpus& corpus)
-      : files_(files), data_(data), objective_(objective), corpus_(corpus) {}
-
-  void add(const AnswerLine& line, std::vector<AnswerSample>& out) {
-    try {
-      if (!line.messages.empty()) {
-        add_turns(line.messages, out);
-        return;
-      }
-      AnswerSample sample{.texts = {}, .is_wanted = line.is_wanted};
-      const std::vector<int32_t> prompt = corpus_.tokenizer->encode_beginning(line.prompt);
-      for (const std::string& answer : line.answers) {
-        sample.texts.push_back(joined(prompt, corpus_.tokenizer->encode(answer), corpus_.end));
-      }
-      if (objective_.judges() && sample.texts.size() == 2) {  // each by itself
-        add({.texts = {sample.texts[0]}, .is_wanted = true}, out);
-        add({.texts = {sample.texts[1]}, .is_wanted = false}, out);
-        return;
-      }
-      add(std::move(sample), out);
-    } catch (const IoError&) {
-      throw;
-    } catch (const Error& error) {
-      throw IoError(fmt::format("{}: {}", line.where, error.what()));
-    }
-  }
-
- private:
-  static AnswerText joined(std::vector<int32_t> prompt, const std::vector<int32_t>& answer,
-                           int32_t end) {
-    const auto given = static_cast<int64_t>(prompt.size());
-    prompt.insert(prompt.end(), answer.begin(), answer.end());
-    if (!answer.empty()) {
-      prompt.push_back(end);
-    }
-    return {std::move(prompt), given};
-  }
-
-  // Every answer of a conversation is a sample, with what was said before it as its prompt: what the model is given when it chats.
-  void add_turns(const std::vector<ChatMessage>& messages, std::vector<AnswerSample>& out) {
-    const ChatTemplate& form = this->form();
-    const bool has_answer = std::ranges::any_of(
-        messages, [](const ChatMessage& message) { return message.role == "assistant"; });
-    corpus_.counts.empty += has_answer ? 0 : 1;
-    for (size_t i = 0; i < messages.size(); ++i) {
-      if (messages[i].role != "assistant") {
-        continue;
-      }
-      const std::string& content = messages[i].content;
-      add({{joined(form.tokens(std::span(messages).first(i)),
-                   corpus_.tokenizer->encode(content, std::string(content.size(), 1)), chat_end_)}},
-          out);
-    }
-  }
-
-  void add(AnswerSample sample, std::vector<AnswerSample>& out) {
-    // Where the last token is no target, it takes a place as well.
-    const size_t most = static_cast<size_t>(data_.seq_length) + (objective_.scores() ? 0 : 1);
-    bool is_cut = false;
-    for (AnswerText& text : sample.texts) {
-      const auto given = static_cast<size_t>(text.answer);
-      // The first token of a text has nothing before it that it could be told from.
-      if (text.ids.size() == given || text.ids.size() < 2 ||
-          (objective_.is_rewarded() && given == 0)) {
-        ++corpus_.counts.empty;
-        return;
-      }
-      if (objective_.is_rewarded() &&
-          (text.ids.size() > most ||
-           given + static_cast<size_t>(objective_.writing().answer_tokens) > most)) {
-        ++corpus_.counts.overlong;
-        return;
-      }
-      if (text.ids.size() > most) {
-        if (given >= most || objective_.overlong == Overlong::kSkip) {
-          ++corpus_.counts.overlong;
-          return;
-        }
-        text.ids.resize(most);
-        is_cut = true;
-      }
-    }
-    corpus_.counts.cut += is_cut ? 1 : 0;
-    out.push_back(std::move(sample));
-  }
-
-  const ChatTemplate& form() {
-    if (!form_) {
-      check(data_.tokenizer.path.has_value(),
-            "conversations need a tokenizer with a chat template: give data.tokenizer.path");
-      form_.emplace(files_, *data_.tokenizer.path, corpus_.tokenizer);
-      chat_end_ = form_->end_of_turn().value_or(corpus_.end);
-    }
-    return *form_;
-  }
-
-  FileSystem& files_;
-  const DataConfig& data_;
-  const ObjectiveConfig& objective_;
-  AnswerCorpus& corpus_;
-  std::optional<ChatTemplate> form_;
-  int32_t chat_end_ = 0;
-};
-
-void tell(const AnswerCounts& counts) {
-  const auto warn = [](int64_t count, const char* noun, const char* what) {
+void tell(const AnswerCounts& counts, const ObjectiveConfig& objective,
+          const std::string& first_alike) {
+  const auto warn = [](int64_t count, const char* noun, const std::string& what) {
     if (count > 0) {
       log_warning("{} {}{} of data {}", grouped(count), noun, count == 1 ? "" : "s", what);
     }
   };
   warn(counts.malformed, "line", "cannot be read, and skipped (objective.malformed)");
-  warn(counts.empty, "sample", "without an answer, skipped");
+  warn(counts.empty, "sample",
+       objective.is_rewarded() ? "without a prompt or without an answer, skipped"
+                               : "without an answer, skipped");
   warn(counts.cut, "sample", "longer than data.seq_length, whose answers are cut off");
-  warn(counts.overlong, "sample", "longer than data.seq_length, skipped");
+  warn(counts.overlong, "sample",
+       objective.is_rewarded()
+           ? fmt::format("longer than data.seq_length with the {} of {}.answer_tokens, skipped",
+                         objective.writing().answer_tokens, objective.section())
+           : "longer than data.seq_length, skipped");
+  warn(counts.alike, "pair",
+       fmt::format("with the same answer twice, first {}; nothing is learnt of such", first_alike));
 }
 
 // Says why none of `lines` is a sample.
@@ -165,11 +66,14 @@ void tell(const AnswerCounts& counts) {
                                ? fmt::format(" with the {} of {}.answer_tokens",
                                              objective.writing().answer_tokens, objective.section())
                                : "";
-  throw IoError(fmt::format(
-      "there is nothing to learn from: of {} {}, {} have no {}answer, and {} are longer than "
-      "data.seq_length{}",
-      grouped(lines), lines == 1 ? "line" : "lines", grouped(empty),
-      objective.is_rewarded() ? "prompt or no " : "", grouped(overlong), room));
+  const char* const lacks = !objective.is_rewarded()    ? "answer"
+                            : objective.reads_answers() ? "prompt or no answer"
+                                                        : "prompt";
+  throw IoError(
+      fmt::format("there is nothing to learn from: of {} {}, {} have no {}, and {} are longer than "
+                  "data.seq_length{}",
+                  grouped(lines), lines == 1 ? "line" : "lines", grouped(empty), lacks,
+                  grouped(overlong), room));
 }
 
 }  // namespace
@@ -241,7 +145,7 @@ AnswerCorpus open_answers(FileSystem& files, const DataConfig& data,
                                                       std::make_move_iterator(lines.end())));
     lines.resize(static_cast<size_t>(cut));
   }
-  Encoder encoder(files, data, objective, out);
+  AnswerEncoder encoder(files, data, objective, out);
   const auto encode = [&](const std::string& key, const std::vector<AnswerLine>& from) {
     return for_key(tree, key, [&] {
       std::vector<AnswerSample> samples;
@@ -268,7 +172,7 @@ AnswerCorpus open_answers(FileSystem& files, const DataConfig& data,
         !data.valid ? "data.split" : "data.valid" + (name.empty() ? "" : "." + name);
     out.valid.push_back({name, encode(key, of_set)});
   }
-  tell(out.counts);
+  tell(out.counts, objective, encoder.first_alike());
   log_info("answers end with {}, token {}",
            Json(replace_invalid_utf8(out.tokenizer->decode(std::span(&out.end, 1)))).dump(),
            out.end);

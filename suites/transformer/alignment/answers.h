@@ -21,6 +21,12 @@ struct AnswerText {
   std::vector<int32_t> ids;
   int64_t answer = 0;
 
+  bool has_answer() const { return std::ssize(ids) > answer; }
+  // Without the token that ends it.
+  std::span<const int32_t> wanted() const {
+    return std::span(ids).subspan(static_cast<size_t>(answer),
+                                  has_answer() ? ids.size() - static_cast<size_t>(answer) - 1 : 0);
+  }
   // What stands before the answer, without the ids that a tokenizer has `before` a text: those of a chat begin as its template says.
   std::span<const int32_t> prompt(std::span<const int32_t> before) const;
 };
@@ -41,6 +47,7 @@ struct AnswerCounts {
   int64_t malformed = 0;  // skipped, see objective.malformed
   int64_t empty = 0;      // skipped: nothing is to be written
   int64_t cut = 0;        // the end of an answer is left out
+  int64_t alike = 0;      // pairs whose answers are the same
   int64_t overlong = 0;   // skipped: by objective.overlong, or since the prompt alone is too long
 };
 
@@ -49,7 +56,8 @@ struct AnswerCorpus {
   std::vector<AnswerSample> train;
   std::vector<AnswerSet> valid;  // none where nothing is held out
   AnswerCounts counts;
-  int32_t end = 0;   // the token after an answer
+  int32_t end =
+      0;  // the token after an answer; of conversations that are to be answered, that of their template
   Hash128 identity;  // as a Corpus'
 };
 

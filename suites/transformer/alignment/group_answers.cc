@@ -95,10 +95,9 @@ std::vector<GroupAnswers::Group> GroupAnswers::write_groups(const Params& params
     Group& group = out[i / size];
     group.prompt = first_prompt + static_cast<int64_t>(i / size);
     const AnswerText& text = prompt(group.prompt);
-    const auto begin = text.ids.begin() + static_cast<ptrdiff_t>(text.answer);
     WrittenAnswer answer{.prompt = tokenizer.decode(text.prompt(before)),
                          .text = tokenizer.decode(written[i]),
-                         .expected = tokenizer.decode({begin, text.ids.end() - 1}),
+                         .expected = tokenizer.decode(text.wanted()),
                          .is_cut = std::ssize(written[i]) >= options_.grpo.answer_tokens};
     if (!answer.is_cut) {
       written[i].push_back(corpus_->end);

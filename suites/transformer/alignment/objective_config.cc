@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "suites/transformer/alignment/rewards.h"
 
 namespace mstrain {
@@ -17,6 +19,14 @@ void check_is_asked(const Section& section, const char* name, bool is_asked, con
 }
 
 }  // namespace
+
+bool ObjectiveConfig::reads_answers() const {
+  const std::vector<RewardConfig> rewards = writing().rewards;
+  return std::any_of(rewards.begin(), rewards.end(), [](const RewardConfig& reward) {
+    return reward.type == RewardType::kExact || reward.type == RewardType::kNumber ||
+           reward.type == RewardType::kPlaces;
+  });
+}
 
 void check_objective(const ObjectiveConfig& config, const YamlNode& tree) {
   const ObjectiveConfig defaults;
@@ -53,6 +63,10 @@ void check_objective(const ObjectiveConfig& config, const YamlNode& tree) {
   }
   if (!config.judges() && config.unwanted_weight != defaults.unwanted_weight) {
     config_fail(tree, "objective.unwanted_weight", "is for objective.type kto");
+  }
+  if (config.judges() && config.wanted_weight == 0 && config.unwanted_weight == 0) {
+    config_fail(tree, "objective.unwanted_weight",
+                "0, as is objective.wanted_weight: nothing would be learnt");
   }
   if (!config.scores() && config.center != defaults.center) {
     config_fail(tree, "objective.center", "is for objective.type reward");

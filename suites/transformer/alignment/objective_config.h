@@ -46,7 +46,7 @@ struct ObjectiveConfig {
       rule::elsewhere_called({"eos_token"}));
     v("overlong", overlong,
       "of a sample that is longer than data.seq_length the end of the answer is cut off, or the "
-      "line is skipped",
+      "line is skipped; grpo, ppo: it always is",
       rule::one_of({"cut", "skip"}).elsewhere_called({"truncation_mode"}));
     v("malformed", malformed,
       "so many lines that cannot be read are skipped and counted; one more is an error",
@@ -75,6 +75,8 @@ struct ObjectiveConfig {
   }
   bool judges() const { return type == ObjectiveType::kKto; }
   bool is_rewarded() const { return type == ObjectiveType::kGrpo || type == ObjectiveType::kPpo; }
+  // Some reward compares with the line's answer.
+  bool reads_answers() const;
   bool has_values() const { return type == ObjectiveType::kPpo; }
   bool scores() const { return type == ObjectiveType::kReward; }
   bool compares() const {

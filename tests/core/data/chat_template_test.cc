@@ -77,6 +77,45 @@ TEST(ChatTemplate, TextWithoutSpecialTokensHasTheIdsOfTheWhole) {
                                        "<|start|>assistant:"));
 }
 
+TEST(ChatTemplate, AnAnswerIsWhatItWritesBehindThePrompt) {
+  const Conversation asked{{{"user", "a"}}, nullptr};
+  const ChatMessage turn[] = {{"assistant", " the "}};
+  const auto text = [&](const char* form) {
+    const Folder folder(Json{{"chat_template", form}});
+    return folder.tokenizer()->decode(folder.open().answer(asked, turn));
+  };
+  EXPECT_EQ(text(kForm), " the <|end|>");
+  EXPECT_EQ(text("{% for m in messages %}{{ m.content }}\n{% endfor %}"), " the ");
+  EXPECT_EQ(text("{% for m in messages %}{{ '<|start|>' + m.content | trim + '<|end|>' }}"
+                 "{% endfor %}{% if add_generation_prompt %}<|start|>{% endif %}"),
+            "the<|end|>");
+  // Of a template that asks otherwise than it goes on, the text as it is; what is more than text cannot be told.
+  const char* const thinks =
+      "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}<t>{% endif "
+      "%}";
+  EXPECT_EQ(text(thinks), " the ");
+  const ChatMessage call[] = {
+      ChatMessage(OrderedJson{{"role", "assistant"}, {"content", "b"}, {"tool_calls", "c"}})};
+  EXPECT_THAT(message_of<Error>([&] {
+                Folder(Json{{"chat_template", thinks}}).open().answer(asked, call);
+              }),
+              HasSubstr("an answer of more than text"));
+}
+
+TEST(ChatTemplate, KeysAndToolsAreNeverSpecialTokensEither) {
+  const Folder folder(Json{{"chat_template",
+                            "{{ tools | tojson }}{{ messages[0].more | tojson }}"
+                            "{% for k in tools[0] %}{{ k }}{% endfor %}"}});
+  const OrderedJson tool{{"<|end|>", "<|start|>"}};
+  const Conversation asked{{ChatMessage(OrderedJson{{"role", "user"}, {"more", tool}})},
+                           OrderedJson::array({tool})};
+  const Ids ids = folder.open().tokens(asked);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), kStart) + std::count(ids.begin(), ids.end(), kEnd),
+            0);
+  EXPECT_EQ(folder.tokenizer()->decode(ids),
+            R"([{"<|end|>": "<|start|>"}]{"<|end|>": "<|start|>"}<|end|>)");
+}
+
 TEST(ChatTemplate, KnowsWhatEndsATurn) {
   EXPECT_EQ(Folder(Json{{"chat_template", kForm}}).open().end_of_turn(), kEnd);
   EXPECT_EQ(Folder(Json{{"chat_template", "{% for m in messages %}{{ m.content }}\n{% endfor %}"}})
@@ -98,7 +137,11 @@ TEST(ChatTemplate, StandsInAFileOfItsOwnOrInTheConfiguration) {
   };
   const Json list{{{"name", "tool_use"}, {"template", "t"}},
                   {{"name", "default"}, {"template", "d"}}};
-  EXPECT_EQ(texts(Folder(Json{{"chat_template", list}})), "d");
+  const Folder several(Json{{"chat_template", list}});
+  EXPECT_EQ(texts(several), "d");
+  EXPECT_EQ(several.tokenizer()->decode(
+                several.open().tokens(Conversation{{messages[0]}, OrderedJson::array()})),
+            "t");
   const Folder both(Json{{"chat_template", "config"}});
   both.files().write("chat_template.jinja", "file\n");
   EXPECT_EQ(texts(both), "file");

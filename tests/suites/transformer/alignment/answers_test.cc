@@ -78,6 +78,130 @@ TEST_F(AnswersTest, AConversationWithoutAnAnswerIsCounted) {
   EXPECT_EQ(corpus.counts.empty, 1);
 }
 
+// ChatML with tools and calls, whose turns end with <|endoftext|> and a newline.
+constexpr const char* kForm =
+    "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.role }}:"
+    "{% if m.content is string %}{{ m.content }}{% elif m.content %}{{ m.content[0].text }}"
+    "{% endif %}{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}"
+    "{{ '<|endoftext|>\n' }}{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}";
+
+class ConversationsTest : public AnswersTest {
+ protected:
+  ConversationsTest() {
+    write_file_atomic(real_files(), folder_ / "tokenizer.json", words().dump());
+    write_file_atomic(real_files(), folder_ / "chat_template.jinja", kForm);
+    data_.tokenizer = {.type = TokenizerType::kHf, .path = folder_.path()};
+    data_.seq_length = 200;
+  }
+  // The prompt and what is to be written, of answer `i` of a sample.
+  static std::vector<std::string> said(const AnswerCorpus& corpus, size_t sample, size_t i = 0) {
+    const AnswerText& text = corpus.train.at(sample).texts.at(i);
+    const auto given = static_cast<size_t>(text.answer);
+    return {corpus.tokenizer->decode(std::span(text.ids).first(given)),
+            corpus.tokenizer->decode(std::span(text.ids).subspan(given))};
+  }
+};
+
+TEST_F(ConversationsTest, ShowTheTemplateEveryKey) {
+  const std::string call = R"("tool_calls": [{"z": 1, "a": {"x": null}}]})";
+  const AnswerCorpus corpus = open(
+      R"({"tools": [{"name": "f", "b": 2}], "messages": [{"role": "user", "content": [)"
+      R"({"type": "text", "text": "ab"}]}, {"role": "assistant", )" +
+      call + R"(, {"role": "tool", "content": "c"}, {"role": "assistant", "content": "the"}]})" +
+      "\n" + R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", )" +
+      R"("content": null, )" + call + "]}\n");
+  const std::string asked = "[{\"name\": \"f\", \"b\": 2}]user:ab<|endoftext|>\nassistant:";
+  const std::string called = "[{\"z\": 1, \"a\": {\"x\": null}}]<|endoftext|>";
+  ASSERT_EQ(corpus.train.size(), 3U);
+  EXPECT_THAT(said(corpus, 0), ElementsAre(asked, called));
+  EXPECT_THAT(said(corpus, 1), ElementsAre(asked + called + "\ntool:c<|endoftext|>\nassistant:",
+                                           "the<|endoftext|>"));
+  EXPECT_THAT(said(corpus, 2), ElementsAre("user:a<|endoftext|>\nassistant:", called));
+}
+
+TEST_F(ConversationsTest, ArePromptsOfWhateverIsLearnt) {
+  const std::string prompt = R"({"prompt": [{"role": "user", "content": "a"}], )";
+  const std::string good = R"([{"role": "assistant", "content": "ab"}])";
+  const std::string bad = R"([{"role": "assistant", "content": "zz"}])";
+  const std::string asked = "user:a<|endoftext|>\nassistant:";
+  objective_.type = ObjectiveType::kDpo;
+  const AnswerCorpus pairs = open(prompt + "\"chosen\": " + good + ", \"rejected\": " + bad + "}");
+  EXPECT_THAT(said(pairs, 0, 0), ElementsAre(asked, "ab<|endoftext|>"));
+  EXPECT_THAT(said(pairs, 0, 1), ElementsAre(asked, "zz<|endoftext|>"));
+  objective_.type = ObjectiveType::kKto;
+  const AnswerCorpus judged = open(prompt + "\"completion\": " + good + ", \"label\": true}\n" +
+                                   prompt + "\"response\": " + bad + ", \"label\": false}\n");
+  EXPECT_THAT(said(judged, 0), ElementsAre(asked, "ab<|endoftext|>"));
+  EXPECT_THAT(said(judged, 1), ElementsAre(asked, "zz<|endoftext|>"));
+  objective_.type = ObjectiveType::kGrpo;
+  const AnswerCorpus asks =
+      open(prompt + "\"answer\": \"ab\"}\n" +
+           R"({"messages": [{"role": "user", "content": "a"}], "answer": "zz"})");
+  EXPECT_EQ(asks.end, asks.tokenizer->encode("<|endoftext|>")[0]);
+  EXPECT_THAT(said(asks, 0), ElementsAre(asked, "ab<|endoftext|>"));
+  EXPECT_THAT(said(asks, 1), ElementsAre(asked, "zz<|endoftext|>"));
+}
+
+TEST_F(ConversationsTest, MistakesAreNamed) {
+  const auto error = [&](const std::string& line) {
+    return message_of<IoError>([&] { open(line); });
+  };
+  const std::string user = R"([{"role": "user", "content": "a"}])";
+  EXPECT_THAT(error("{\"messages\": [{\"content\": \"a\"}]}"),
+              HasSubstr("lines.jsonl:1: `messages`: a message is no object with a string `role`"));
+  EXPECT_THAT(error("{\"messages\": " + user + ", \"tools\": 3}"),
+              HasSubstr("lines.jsonl:1: `tools` is no list"));
+  EXPECT_THAT(error(R"({"prompt": "a", "response": "b", "tools": []})"),
+              HasSubstr("`tools` are for conversations"));
+  objective_.type = ObjectiveType::kDpo;
+  EXPECT_THAT(error("{\"prompt\": " + user + R"(, "chosen": "b", "rejected": "a"})"),
+              HasSubstr("`chosen` is no list of"));
+  EXPECT_THAT(error("{\"prompt\": \"a\", \"chosen\": " + user + ", \"rejected\": []}"),
+              HasSubstr("`chosen` is a list of messages, but `prompt` is none"));
+  EXPECT_THAT(error("{\"prompt\": " + user + ", \"chosen\": " + user + "}"),
+              HasSubstr("`chosen` has a message of role \"user\""));
+  objective_.type = ObjectiveType::kGrpo;
+  EXPECT_THAT(error(R"({"prompt": [{"role": "assistant", "content": "a"}], "answer": "a"})"),
+              HasSubstr("ends with what it says itself"));
+  EXPECT_THAT(error("{\"prompt\": " + user + ", \"answer\": \"a\"}\n" +
+                    R"({"prompt": "a", "answer": "a"})"),
+              HasSubstr("lines.jsonl:2: some prompts are lists of messages"));
+}
+
+TEST_F(AnswersTest, PromptsAloneAreEnoughWhereNoRewardReadsAnswers) {
+  objective_.type = ObjectiveType::kGrpo;
+  objective_.grpo.answer_tokens = 2;
+  const std::string lines = "{\"prompt\": \"a\"}\n{\"prompt\": \"ab\", \"answer\": \"b\"}\n";
+  EXPECT_THAT(message_of<IoError>([&] { open(lines); }),
+              HasSubstr("lines.jsonl:1: expected a JSON object with `answer`"));
+  objective_.grpo.rewards = {{.type = RewardType::kLength, .at_most = 1}};
+  const AnswerCorpus corpus = open(lines);
+  ASSERT_EQ(corpus.train.size(), 2U);
+  EXPECT_FALSE(corpus.train[0].texts[0].has_answer());
+  EXPECT_TRUE(corpus.train[0].texts[0].wanted().empty());
+  EXPECT_EQ(corpus.tokenizer->decode(corpus.train[1].texts[0].wanted()), "b");
+}
+
+TEST_F(AnswersTest, PairsOfTheSameAnswerAreCounted) {
+  objective_.type = ObjectiveType::kDpo;
+  const AnswerCorpus corpus = open(
+      "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"ab\"}\n"
+      "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"b\"}\n");
+  EXPECT_EQ(corpus.train.size(), 2U);
+  EXPECT_EQ(corpus.counts.alike, 1);
+}
+
+TEST_F(AnswersTest, KeysThatNobodyReadsAreToldOnceAFile) {
+  testing::internal::CaptureStderr();
+  const std::string line =
+      "{\"prompt\": \"a\", \"response\": \"b\", \"respones\": \"z\", \"w\": 3}\n";
+  open(line + line);
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told, AllOf(HasSubstr("lines.jsonl:1: `respones` is not read"),
+                          HasSubstr("did you mean response?"), HasSubstr("`w` is not read"),
+                          testing::Not(HasSubstr("lines.jsonl:2"))));
+}
+
 TEST_F(AnswersTest, WhyNothingIsLeftIsSaid) {
   const auto said = [&](const std::string& lines) {
     return message_of<IoError>([&] { open(lines); });
@@ -161,6 +285,12 @@ TEST_F(AnswersTest, AMalformedLineIsNamed) {
               HasSubstr("did you mean `response`?"));
   EXPECT_THAT(error("{\"prompt\": 1, \"response\": \"a\"}"),
               HasSubstr("lines.jsonl:2: `prompt` is no string"));
+  EXPECT_THAT(error("{\"prompt\": \"a\", \"respons\": \"b\"}"),
+              HasSubstr("with `response`; did you mean it by `respons`?"));
+  EXPECT_THAT(error("{\"prompt\": \"a\", \"response\": \"b\", \"completion\": \"b\"}"),
+              HasSubstr("has `response` and `completion`"));
+  EXPECT_THAT(message_of<IoError>([&] { open("\x1f\x8b\x08" + good); }),
+              HasSubstr("lines.jsonl: is compressed; gzip is not read"));
   EXPECT_THAT(error("{\"messages\": []}"), HasSubstr("lines.jsonl:2: `messages` is no list"));
   EXPECT_THAT(error("[1]"), HasSubstr("lines.jsonl:2"));
   EXPECT_THAT(error("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}"),

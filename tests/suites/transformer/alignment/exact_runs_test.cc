@@ -30,7 +30,7 @@ TEST_F(AnswerRuns, TokensAreDrawnByTheProbabilitiesThatStepsFind) {
       {grpo + "}", ", lora: {rank: 4, base: nf4}"},
       {grpo + ", passes: 2, kl: 0.1, generation: {temperature: 0.7}}", ""},
       {grpo + ", passes: 2, kl: 0.1, generation: {temperature: 1.3, top_k: 9, top_p: 0.8}}", ""},
-      {grpo + ", generation: {top_k: 300, min_p: 0.1}}", ", lora: {rank: 4}"},
+      {grpo + ", generation: {top_k: 257, min_p: 0.1}}", ", lora: {rank: 4}"},
       {"type: ppo, ppo: {answer_tokens: 4, passes: 2, rewards: [{type: length, at_most: 2}], "
        "generation: {top_k: 5, temperature: 2}}",
        ", head: both"},

@@ -350,6 +350,37 @@ TEST_F(AnswerRuns, TheReferenceStaysWhereTheRunBegan) {
   EXPECT_LT(loss, 0.69);  // what a reference of its own weights would give
 }
 
+TEST_F(AnswerRuns, TellWhatBecameOfTheirLines) {
+  write_file_atomic(real_files(), folder_ / "answers.jsonl",
+                    "x\n"
+                    "{\"prompt\": \"a\", \"response\": \"\"}\n"
+                    "{\"prompt\": \"a\", \"response\": \"bbbbbbbbbbbb\"}\n"
+                    "{\"prompt\": \"aaaaaaaaaa\", \"response\": \"b\"}\n"
+                    "{\"prompt\": \"a\", \"response\": \"b\"}\n");
+  YamlNode config = tree("told", "type: sft, malformed: 1", "", 2);
+  apply_overrides(config, Overrides{"data.split=1"});
+  const std::vector<Json> rows = train(config);
+  for (const char* key : {"data_malformed", "data_empty", "data_cut", "data_overlong"}) {
+    EXPECT_EQ(of(rows, key), std::vector<double>{1}) << key;
+  }
+}
+
+// Nothing is scored of lines without an answer, and of data without any there is no evaluation.
+TEST_F(AnswerRuns, PromptsAloneTeachWhatNeedsNoAnswer) {
+  std::string lines;
+  for (int i = 0; i < 8; ++i) {
+    lines += fmt::format("{{\"prompt\": \"{}\"}}\n", static_cast<char>('a' + i));
+  }
+  write_file_atomic(real_files(), folder_ / "answers.jsonl", lines);
+  const std::vector<Json> rows =
+      train(tree("bare",
+                 "type: grpo, grpo: {group: 3, answer_tokens: 3, rewards: [{type: length, "
+                 "at_most: 2}]}",
+                 "", 2));
+  EXPECT_EQ(of(rows, "reward").size(), 2U);
+  EXPECT_TRUE(of(rows, "eval_loss").empty());
+}
+
 TEST_F(AnswerRuns, WhatMakesNoSenseIsNamed) {
   const auto error = [&](const YamlNode& config) {
     return message_of<Error>([&] { run({real_files(), config, stop_, stdout}); });
@@ -381,6 +412,10 @@ TEST_F(AnswerRuns, WhatMakesNoSenseIsNamed) {
       HasSubstr("objective.grpo.rewards: pattern ("));
   EXPECT_THAT(error(tree("a", "type: dpo", ", lora: {rank: 2, modules_to_save: [ln_f]}")),
               HasSubstr("model.lora.modules_to_save"));
+  EXPECT_THAT(error(tree("a", std::string(kPrintable) + ", generation: {top_k: 258}}", "")),
+              HasSubstr("objective.grpo.generation.top_k: 258 is more than the 257 tokens"));
+  EXPECT_THAT(error(tree("a", "type: kto, wanted_weight: 0, unwanted_weight: 0", "")),
+              HasSubstr("objective.unwanted_weight: 0, as is objective.wanted_weight"));
   YamlNode config = tree("a", "type: dpo", "");
   YamlNode& init = *config.find("model")->find("init");
   init.find("from")->text = "/nowhere";
