@@ -38,6 +38,7 @@ data: {split: 1, tokenizer: {type: byte}, seq_length: 24}
 objective: OBJECTIVE
 run: {name: NAME}
 """
+CHAT = "{% for m in messages %}{{ m.role[0] + m.content + ';' }}{% endfor %}{% if add_generation_prompt %}a{% endif %}"
 
 
 def in_order(trainer_class):
@@ -117,6 +118,17 @@ def main():
                     [theirs[f"eval_{key}"] for key in ("loss", "rewards/margins", "rewards/chosen", "rewards/rejected",
                                                        "rewards/accuracies")])
             assert held["eval_margin"] > 0, kind
+
+        # Conversations, as a chat template writes them.
+        (folder / "base/chat_template.jinja").write_text(CHAT)
+        said = [{"prompt": [{"role": "user", "content": pair["prompt"]}],
+                 **{key: [{"role": "assistant", "content": pair[key]}] for key in ("chosen", "rejected")}} for pair in pairs]
+        (folder / "said.jsonl").write_text("".join(json.dumps(line) + "\n" for line in said))
+        ours = curve(folder, "chat", "{type: dpo, end: ';'}",
+                     **{"data.train": "said.jsonl", "data.tokenizer": "{type: hf, path: base}"})
+        _, losses = trained_by_trl(trl.DPOTrainer, settings(trl.DPOConfig, folder, beta=0.1), folder, said)
+        compare("dpo of conversations", ours, losses)
+        (folder / "base/chat_template.jinja").unlink()
 
         ours = curve(folder, "kto", "{type: kto, end: ';', beta: 0.2, unwanted_weight: 0.7}", **{"data.train": "pairs.jsonl"})
         config = settings(trl.KTOConfig, folder, beta=0.2, undesirable_weight=0.7, train_sampling_strategy="sequential")
