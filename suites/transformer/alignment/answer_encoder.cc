@@ -7,8 +7,7 @@
 namespace mstrain {
 namespace {
 
-AnswerText joined(std::vector<int32_t> prompt, const std::vector<int32_t>& answer,
-                         int32_t end) {
+AnswerText joined(std::vector<int32_t> prompt, const std::vector<int32_t>& answer, int32_t end) {
   const auto given = static_cast<int64_t>(prompt.size());
   prompt.insert(prompt.end(), answer.begin(), answer.end());
   if (!answer.empty()) {

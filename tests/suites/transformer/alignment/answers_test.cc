@@ -286,7 +286,7 @@ TEST_F(AnswersTest, AMalformedLineIsNamed) {
   EXPECT_THAT(error("{\"prompt\": 1, \"response\": \"a\"}"),
               HasSubstr("lines.jsonl:2: `prompt` is no string"));
   EXPECT_THAT(error("{\"prompt\": \"a\", \"respons\": \"b\"}"),
-              HasSubstr("with `response`; did you mean it by `respons`?"));
+              HasSubstr("with `response`; `respons` is none: did you mean `response`?"));
   EXPECT_THAT(error("{\"prompt\": \"a\", \"response\": \"b\", \"completion\": \"b\"}"),
               HasSubstr("has `response` and `completion`"));
   EXPECT_THAT(message_of<IoError>([&] { open("\x1f\x8b\x08" + good); }),
