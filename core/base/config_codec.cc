@@ -1,5 +1,6 @@
 // Reading and writing of single values: the functions that the templates of config_codec.h forward to.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "core/base/config.h"
@@ -99,6 +100,14 @@ float read_float(const ConfigAt& at) {
     at.fail_expected(double_type(at.rule) + " that a float of 32 bits holds");
   }
   return out;
+}
+
+YamlNode write_float(float value) {
+  char text[32];
+  const char* const end = std::to_chars(text, text + sizeof text, value).ptr;
+  double shortest = 0;
+  std::from_chars(text, end, shortest);
+  return YamlNode::number(static_cast<float>(shortest) == value ? shortest : double{value});
 }
 
 std::string read_string(const ConfigAt& at) {

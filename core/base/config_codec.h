@@ -10,6 +10,7 @@ bool read_bool(const ConfigAt& at);
 int64_t read_int(const ConfigAt& at, int64_t low, int64_t high);
 double read_double(const ConfigAt& at);
 float read_float(const ConfigAt& at);
+YamlNode write_float(float value);  // shortest text that reads back as the same float
 std::string read_string(const ConfigAt& at);
 size_t read_name(const ConfigAt& at);  // index into the rule's names
 YamlNode write_name(const ConfigRule& rule, size_t index);
@@ -56,7 +57,11 @@ struct ConfigCodec<T> {
     }
   }
   static YamlNode write(T value, const ConfigRule&) {
-    return YamlNode::number(static_cast<double>(value));
+    if constexpr (std::is_same_v<T, float>) {
+      return config_detail::write_float(value);
+    } else {
+      return YamlNode::number(value);
+    }
   }
   static std::string type(const ConfigRule& rule) { return config_detail::double_type(rule); }
 };

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/paths.h"
+#include "core/base/yaml_scalar.h"
 #include "core/compile/passes.h"
 #include "core/train/numbers.h"
 #include "core/train/run_device.h"
@@ -48,6 +49,14 @@ constexpr std::string_view kOnRequest[] = {"optimizer.lr",
 // Whether `key` is `unit` or lies in it.
 bool is_in(std::string_view key, std::string_view unit) {
   return key.starts_with(unit) && (key.size() == unit.size() || key[unit.size()] == '.');
+}
+
+// What this version writes for a value that an earlier one may have written: floats as the doubles that they are.
+std::string as_now(const std::string& written) {
+  const auto number = yaml_scalar::parse_double(written);
+  const auto narrow = static_cast<float>(number.value_or(0));
+  return number && *number == double{narrow} ? to_flow(config_detail::write_float(narrow))
+                                             : written;
 }
 
 void check_offload(const TrainConfig& config, const YamlNode& tree) {
@@ -248,7 +257,7 @@ std::vector<KeyChange> changed_keys(const YamlNode& before, const YamlNode& now)
     const std::string was = old_value == old_values.end() ? "(absent)" : old_value->second;
     const std::string is = new_value == new_values.end() ? "(absent)" : new_value->second;
     const bool came_later = old_value == old_values.end() && is == "null";
-    if (was != is && !came_later) {
+    if (was != is && as_now(was) != is && !came_later) {
       out.push_back({key, was, is});
     }
   }

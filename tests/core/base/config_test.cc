@@ -301,6 +301,28 @@ TEST_F(ConfigTest, ResolvedListingReadsBackAsItself) {
   EXPECT_EQ(to_yaml(write_config(load(text))), text);
 }
 
+struct Rates {
+  float lr = 1e-3F, eps = 1e-8F, third = 1.0F / 3, most = std::numeric_limits<float>::max();
+  template <class V>
+  void fields(V& v) {
+    v("lr", lr, "");
+    v("eps", eps, "");
+    v("third", third, "");
+    v("most", most, "");
+  }
+};
+
+TEST_F(ConfigTest, FloatsAreWrittenInTheFewestDigitsThatReadBack) {
+  const std::string text = to_flow(write_config(Rates()));
+  EXPECT_EQ(text, "{lr: 0.001, eps: 1.0e-8, third: 0.33333334, most: 3.4028235e+38}");
+  Rates read{0, 0, 0, 0};
+  read_config(parse_yaml(text, "-"), read);
+  EXPECT_EQ(read.lr, Rates().lr);
+  EXPECT_EQ(read.eps, Rates().eps);
+  EXPECT_EQ(read.third, Rates().third);
+  EXPECT_EQ(read.most, Rates().most);
+}
+
 TEST_F(ConfigTest, FlatListAndDocumentation) {
   const YamlNode tree = parse_yaml("a: {b: 1, c: {d: [1, x], e: {}}}\nf: null\n", "x");
   EXPECT_THAT(flatten_config(tree), ElementsAre(Pair("a.b", "1"), Pair("a.c.d", "[1, x]"),

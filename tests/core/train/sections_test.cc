@@ -99,6 +99,15 @@ TEST(Sections, ARunOfAnEarlierVersionGoesOnWithTheDefaultsOfNewKeys) {
               ElementsAre("optimizer.not_finite: stop, now skip"));
 }
 
+TEST(Sections, ARunOfAnEarlierVersionHasTheFloatsThatItBeganWith) {
+  const auto rate = [](const char* written) {
+    return parse_yaml(fmt::format("embedding: {{optimizer: {{lr: {}}}}}", written), "-");
+  };
+  EXPECT_THAT(not_free(rate("0.0010000000474974513"), rate("0.001")), ElementsAre());
+  EXPECT_THAT(not_free(rate("0.0010000000474974513"), rate("0.002")), testing::SizeIs(1));
+  EXPECT_THAT(not_free(rate("0.001"), rate("0.0010000000474974513")), testing::SizeIs(1));
+}
+
 TEST(Sections, OnlySomeKeysMayChangeInTheMiddleOfARun) {
   const TrainConfig before = small_config("a");
   TrainConfig now = before;
