@@ -66,7 +66,8 @@ std::vector<KeyChange> allowed_changes(const std::string& path, const YamlNode& 
   bool could_change = true;
   for (const KeyChange& change : changes) {
     const Changing may = may_change(change.key);
-    if (may != Changing::kFreely && !is_asked_for(change, start.changes)) {
+    if (may == Changing::kNever ||
+        (may == Changing::kOnRequest && !is_asked_for(change, start.changes))) {
       refused += (refused.empty() ? "" : "; ") + describe(change);
       could_change = could_change && may == Changing::kOnRequest;
     }

@@ -71,10 +71,11 @@ bool StepGuard::observe(int64_t step, double loss, double grad_norm,
   if (!finite && config_.not_finite == NotFinite::kStop) {
     fail(
         "step {}: the loss is {} and the gradient's norm {}; a checkpoint, where there is "
-        "one, is from before. Go on from it with --change optimizer.lr=LESS, a lower "
+        "one, is from before. Go on from it with --change optimizer.lr=LESS{}, a lower "
         "optimizer.clip_grad or a longer "
         "schedule.warmup_steps, or skip such steps: --change optimizer.not_finite=skip",
-        step, loss, grad_norm);
+        step, loss, grad_norm,
+        has_rows_ ? " (rows of ids: embedding.optimizer.lr, embedding.wide_optimizer.lr)" : "");
   }
   in_a_row_ = updated ? 0 : in_a_row_ + 1;
   skipped_ += updated ? 0 : 1;

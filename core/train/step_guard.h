@@ -12,9 +12,9 @@ namespace mstrain {
 
 class StepGuard {
  public:
-  // Both must outlive it.
-  StepGuard(const UpdateConfig& config, const PrecisionConfig& precision)
-      : config_(config), precision_(precision) {}
+  // Both must outlive it. `has_rows`: rows that are looked up learn beside the weights, at rates of their own.
+  StepGuard(const UpdateConfig& config, const PrecisionConfig& precision, bool has_rows = false)
+      : config_(config), precision_(precision), has_rows_(has_rows) {}
 
   // The largest norm with which step `step` (from 1) makes an update. With skip_spikes: mean + deviations * (standard
   // deviation, at least a hundredth of the mean) of the last `window` finite norms of steps before `step - 1`, whose own
@@ -44,6 +44,7 @@ class StepGuard {
 
   const UpdateConfig& config_;
   const PrecisionConfig& precision_;
+  const bool has_rows_;
   std::deque<Norm> norms_;  // finite ones, where spikes are skipped
   int64_t skipped_ = 0;
   int64_t in_a_row_ = 0;

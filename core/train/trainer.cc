@@ -59,7 +59,7 @@ Trainer::Trainer(const TrainTask& task, const TrainData& data, const TrainConfig
       config_(config),
       program_(program),
       lr_(config.schedule, config.optimizer.lr),
-      guard_(config.optimizer, config.precision) {}
+      guard_(config.optimizer, config.precision, !task.looked_up.empty()) {}
 
 void Trainer::start(uint64_t seed, int64_t micro) {
   frozen_ = program_.own_frozen(frozen_weights(task_));

@@ -311,6 +311,23 @@ TEST(StepGuard, SkipsWhatStandsOut) {
   set_log_sink(nullptr);
 }
 
+TEST(StepGuard, NamesEveryRateThatMayHaveBeenTooMuch) {
+  const UpdateConfig config;
+  const PrecisionConfig precision;
+  const auto advice = [&](bool has_rows) -> std::string {
+    StepGuard guard(config, precision, has_rows);
+    try {
+      guard.observe(1, kNaN, kNaN);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(advice(false), HasSubstr("--change optimizer.lr=LESS, a lower"));
+  EXPECT_THAT(advice(true), HasSubstr("--change optimizer.lr=LESS (rows of ids: "
+                                      "embedding.optimizer.lr, embedding.wide_optimizer.lr)"));
+}
+
 TEST(StepGuard, EndlessSkippingIsAnError) {
   set_log_sink([](LogLevel, std::string_view) {});
   UpdateConfig config;

@@ -127,8 +127,11 @@ TEST(Sections, OnlySomeKeysMayChangeInTheMiddleOfARun) {
   EXPECT_EQ(may_change("optimizer.betas"), Changing::kOnRequest);
   EXPECT_EQ(may_change("optimizer.skip_spikes.window"), Changing::kOnRequest);
   EXPECT_EQ(may_change("data.train"), Changing::kOnRequest);
-  for (const char* key : {"model.hidden_size", "optimizer.type", "data.seq_length",
-                          "data.tokenizer.type", "precision.params", "optimizer.lrx"}) {
+  EXPECT_EQ(may_change("embedding.optimizer.lr"), Changing::kOnRequest);
+  EXPECT_EQ(may_change("embedding.eviction.ttl_steps"), Changing::kOnRequest);
+  for (const char* key :
+       {"model.hidden_size", "embedding.optimizer.kind", "optimizer.type", "data.seq_length",
+        "data.tokenizer.type", "precision.params", "optimizer.lrx"}) {
     EXPECT_EQ(may_change(key), Changing::kNever) << key;
   }
 }
