@@ -169,19 +169,51 @@ int64_t write_table(AtomicFolder& folder, const std::vector<CommitStore>& commit
   return rows;
 }
 
-// Keys of rows that were forgotten after `since`.
-void write_gone(FileSystem& files, AtomicFolder& folder, const Rows& saved, size_t table,
-                const std::string& name, uint64_t since) {
+// Of `ids`, ascending, those that have a row, or those that have none.
+std::vector<Id> known_to(const CommitStore& commit, const std::string& name,
+                         const std::vector<Id>& ids, bool have_rows) {
+  constexpr size_t kAtOnce = 8192;
+  const uint32_t table = commit.table(name);
+  const size_t bytes = commit.layouts[table].record_bytes();
+  std::vector<std::byte> records(std::min(kAtOnce, ids.size()) * bytes);
+  std::vector<std::byte*> into;
+  for (size_t i = 0; i * bytes < records.size(); ++i) {
+    into.push_back(records.data() + i * bytes);
+  }
+  const auto found = std::make_unique<bool[]>(into.size());
+  std::vector<Id> out;
+  for (size_t first = 0; first < ids.size(); first += kAtOnce) {
+    const auto some = std::span(ids).subspan(first, std::min(kAtOnce, ids.size() - first));
+    commit.store->read(table, some, into.data(), found.get());
+    for (size_t i = 0; i < some.size(); ++i) {
+      if (found[i] == have_rows) {
+        out.push_back(some[i]);
+      }
+    }
+  }
+  return out;
+}
+
+// Keys of rows that `before` has and `commits` no longer have. A row may have begun and been forgotten since, or have been forgotten and begun
+// again: what was forgotten does not tell.
+void write_gone(FileSystem& files, AtomicFolder& folder, const Rows& saved,
+                const std::vector<CommitStore>& commits, const std::vector<CommitStore>& before,
+                size_t table, const std::string& name, uint64_t since) {
   std::vector<Id> gone;
-  for (const auto& [directory, commit] : saved.saved()) {
+  for (size_t rank = 0; rank < commits.size(); ++rank) {
+    const auto& [directory, commit] = saved.saved()[rank];
     const std::string path =
         join_path(embedding_cache::commit_folder(directory, commit), embedding_cache::kStateFile);
     const auto states = embedding_cache::parse_state(files.read(path), path);
+    std::vector<Id> forgotten;
     for (const auto& [id, step] : states.at(table).tombstones) {
       if (step > since) {
-        gone.push_back(id);
+        forgotten.push_back(id);
       }
     }
+    const std::vector<Id> had = known_to(before[rank], name, forgotten, /*have_rows=*/true);
+    const std::vector<Id> lost = known_to(commits[rank], name, had, /*have_rows=*/false);
+    gone.insert(gone.end(), lost.begin(), lost.end());
   }
   std::sort(gone.begin(), gone.end());
   WritableFile& file = folder.create(fmt::format("rows.{}.gone.npy", name));
@@ -246,8 +278,13 @@ OrderedJson description_of(const Tables& tables) {
 void write_rows(FileSystem& files, AtomicFolder& folder, const Rows& saved, const Tables& tables,
                 int64_t step, const std::optional<Since>& since) {
   std::vector<CommitStore> commits;
-  for (const auto& [directory, commit] : saved.saved()) {
+  std::vector<CommitStore> before;
+  for (size_t rank = 0; rank < saved.saved().size(); ++rank) {
+    const auto& [directory, commit] = saved.saved()[rank];
     commits.push_back(embedding_cache::open_commit(files, directory, commit));
+    if (since) {
+      before.push_back(embedding_cache::open_commit(files, directory, since->id.commits.at(rank)));
+    }
   }
   for (const embedding_cache::RowLayout& layout : commits.front().layouts) {
     if (since && layout.learns_always()) {
@@ -262,7 +299,7 @@ void write_rows(FileSystem& files, AtomicFolder& folder, const Rows& saved, cons
     const std::string& name = tables.specs()[t].name;
     described["tables"][t]["rows"] = write_table(folder, commits, name, after);
     if (since) {
-      write_gone(files, folder, saved, t, name, after);
+      write_gone(files, folder, saved, commits, before, t, name, after);
     }
   }
   described["step"] = step;
