@@ -503,6 +503,9 @@ YamlNode with_stored_model(FileSystem& files, YamlNode tree) {
   std::erase_if(given.children,
                 [](const YamlNode& key) { return key.is_scalar() && key.text == "auto"; });
   YamlNode merged = stored.network->section();
+  YamlNode origin;
+  origin.file = join_path(stored.folder, "config.json");
+  set_place(merged, origin);
   merged.key = model.key;
   merged.file = model.file;
   merged.line = model.line;

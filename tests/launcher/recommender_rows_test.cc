@@ -86,10 +86,22 @@ TEST_F(RecommenderRows, AreWhatAnotherRunBeginsWith) {
   const CommandResult another = begin("another", "exported", 1, {"data.synthetic.vocab=300"});
   EXPECT_NE(another.status, 0);
   EXPECT_THAT(another.err, testing::HasSubstr("has 200 ids, and this run's has 300"));
-  std::filesystem::remove(std::filesystem::path(folder_ / "exported") / "rows.json");
+  const CommandResult wider = begin("wider", "exported", 1, {"data.synthetic.fields=5"});
+  EXPECT_THAT(wider.err, testing::HasSubstr("config.json: model.num_fields: 4, but a sample of the "
+                                            "data has 5 vectors; the dense layers of "));
+  const std::filesystem::path folder(folder_ / "exported");
+  std::filesystem::remove(folder / "MANIFEST.json");
+  const std::string file = (folder / "rows.json").string();
+  Json rows = parse_json(real_files().read(file), file);
+  Json& fields = rows.at("tables").at(0).at("fields");
+  std::swap(fields.at(0).at("name"), fields.at(1).at("name"));
+  write_file_atomic(real_files(), file, rows.dump());
+  EXPECT_THAT(begin("crossed", "exported", 1, {}).err,
+              testing::HasSubstr("dense layers know them by their place"));
+  std::filesystem::remove(folder / "rows.json");
   const CommandResult without = begin("without", "exported", 1, {});
   EXPECT_NE(without.status, 0);
-  EXPECT_THAT(without.err, testing::HasSubstr("rows.json is missing"));
+  EXPECT_THAT(without.err, testing::HasSubstr("rows.json: is missing"));
 }
 
 TEST_F(RecommenderRows, SinceACheckpointMakeTheLaterOnesOfTheEarlier) {

@@ -62,7 +62,8 @@ uint64_t TableSpec::ids_of(uint64_t samples) const {
 }
 
 Tables::Tables(const SampleSchema& schema, const FieldUse& use)
-    : width_(use.width),
+    : numbers_(schema.numeric),
+      width_(use.width),
       numeric_(use.embeds_numeric ? 0 : std::ssize(schema.numeric)),
       columns_(std::ssize(schema.numeric)) {
   const std::vector<std::string> names = names_in(schema, use.embeds_numeric);

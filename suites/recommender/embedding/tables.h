@@ -65,8 +65,9 @@ class Tables {
   const std::vector<TableSpec>& specs() const { return specs_; }
   int64_t width() const { return width_; }
   int64_t numeric() const { return numeric_; }  // columns that enter as numbers alone
-  int64_t columns() const { return columns_; }  // all that batches have
-  int64_t vectors() const;                      // fields with vectors, of all tables
+  const std::vector<std::string>& numbers() const { return numbers_; }  // names of all columns
+  int64_t columns() const { return columns_; }                          // all that batches have
+  int64_t vectors() const;  // fields with vectors, of all tables
   bool has_weights() const;
   // The place of the groups' field in SampleSchema::fields.
   const std::optional<size_t>& group() const { return group_; }
@@ -78,6 +79,7 @@ class Tables {
 
  private:
   std::vector<TableSpec> specs_;
+  std::vector<std::string> numbers_;
   int64_t width_ = 0, numeric_ = 0, columns_ = 0;
   std::optional<size_t> group_;
 };

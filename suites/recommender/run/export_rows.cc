@@ -247,6 +247,39 @@ Since since_of(FileSystem& files, const std::string& path, const std::string& fo
   return since;
 }
 
+// What an id without a row reads as: of each column the kind and scale, of which seed, table and id make numbers.
+OrderedJson first_values_of(const TableSpec& table, const embedding_cache::TableOptions& options) {
+  if (options.admission.kind != embedding_cache::AdmissionKind::kNone) {
+    return "zeros";
+  }
+  OrderedJson out = OrderedJson::object();
+  const auto add = [&](const char* column, uint32_t segment) {
+    const embedding_cache::InitOptions& init = options.segments.at(segment).init;
+    const YamlNode written = write_config(init);
+    out[column] = {{"kind", written.find("kind")->text},
+                   {"scale", OrderedJson::parse(written.find("scale")->text)}};
+  };
+  if (table.has_vectors) {
+    add("vector", table.vector_segment());
+  }
+  if (table.has_weights) {
+    add("weight", table.weight_segment());
+  }
+  return out;
+}
+
+// How values become ids, and columns numbers.
+OrderedJson reading_of(const DataConfig& data) {
+  OrderedJson out = OrderedJson::object();
+  if (data.format != DataFormat::kSynthetic) {
+    out["numeric_scale"] = write_config(text_columns_of(data)).find("numeric_scale")->text;
+    out["ids"] =
+        data.prepared && data.ids.mode == IdsConfig::Mode::kDictionary ? "dictionary" : "hash";
+    out["hash"] = "the low 64 bits of hash_bytes, core/base/hash.h";
+  }
+  return out;
+}
+
 }  // namespace
 
 OrderedJson description_of(const Tables& tables) {
@@ -272,11 +305,11 @@ OrderedJson description_of(const Tables& tables) {
     }
     described.push_back(std::move(out));
   }
-  return {{"tables", std::move(described)}};
+  return {{"tables", std::move(described)}, {"numeric", tables.numbers()}};
 }
 
 void write_rows(FileSystem& files, AtomicFolder& folder, const Rows& saved, const Tables& tables,
-                int64_t step, const std::optional<Since>& since) {
+                int64_t step, const std::optional<Since>& since, const OrderedJson& besides) {
   std::vector<CommitStore> commits;
   std::vector<CommitStore> before;
   for (size_t rank = 0; rank < saved.saved().size(); ++rank) {
@@ -298,10 +331,15 @@ void write_rows(FileSystem& files, AtomicFolder& folder, const Rows& saved, cons
   for (size_t t = 0; t < tables.specs().size(); ++t) {
     const std::string& name = tables.specs()[t].name;
     described["tables"][t]["rows"] = write_table(folder, commits, name, after);
+    const CommitStore& any = commits.front();
+    described["tables"][t]["first_values"] =
+        first_values_of(tables.specs()[t], any.options.tables[any.table(name)]);
     if (since) {
       write_gone(files, folder, saved, commits, before, t, name, after);
     }
   }
+  described.update(besides);
+  described["seed"] = commits.front().info.seed;
   described["step"] = step;
   if (since) {
     described["since"] = since->step;
@@ -331,7 +369,7 @@ void export_rows(FileSystem& files, const StoredModel& model, AtomicFolder& fold
     since = since_of(files, *how.since, model.folder, RowsId::parse(progress.outside.at(kRowsName)),
                      progress.step);
   }
-  write_rows(files, folder, *rows, *run->tables(), progress.step, since);
+  write_rows(files, folder, *rows, *run->tables(), progress.step, since, reading_of(run->data));
 }
 
 }  // namespace mstrain::recommender

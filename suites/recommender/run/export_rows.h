@@ -11,7 +11,7 @@ namespace mstrain::recommender {
 inline constexpr const char* kRowsFile = "rows.json";
 
 // {"tables": [{"name", "columns": {"vector": [first, end], "weight": [first, end]}, "fields": [{"name", "index", "keys": [first, end] or
-// "hashed"}]}]}: what rows of these tables consist of, and whose they are. Checkpoints and exports hold it as rows.json.
+// "hashed"}]}], "numeric": [names]}: what rows of these tables consist of, and whose they are. Checkpoints and exports hold it as rows.json.
 OrderedJson description_of(const Tables& tables);
 
 // An earlier checkpoint of the same run: rows that have learned nothing since are left out.
@@ -20,10 +20,12 @@ struct Since {
   RowsId id;
 };
 // Of each table T: rows.T.keys.npy, i64 [n], ascending as unsigned numbers, and rows.T.npy, f32 [n, width], the weights of each; with
-// `since` also rows.T.gone.npy, keys whose rows have been forgotten; and rows.json, with "rows" of each table, and "step" and "since".
+// `since` also rows.T.gone.npy, the keys that had a row then and have none now; and rows.json, with "rows" and "first_values" of each table, "seed", "step", "since" and what
+// `besides` holds.
 // `saved`: after open_to_read(), at `step`. Rows pass through: memory is a few blocks of each rank's. Throws IoError.
 void write_rows(FileSystem& files, AtomicFolder& folder, const Rows& saved, const Tables& tables,
-                int64_t step = 0, const std::optional<Since>& since = {});
+                int64_t step = 0, const std::optional<Since>& since = {},
+                const OrderedJson& besides = OrderedJson::object());
 
 // Those of `model`; nothing where it is no checkpoint of a run. The data of the run must be there, for they name the fields.
 void export_rows(FileSystem& files, const StoredModel& model, AtomicFolder& folder,

@@ -80,6 +80,36 @@ std::string columns_of(const Json& table) {
       vector != columns.end() && has_weight ? " and " : "", has_weight ? "a weight" : "");
 }
 
+// Fields with vectors, as dense layers take them.
+std::vector<std::string> vectors_of(const Json& description) {
+  std::vector<std::string> names;
+  for (const Json& table : description.at("tables")) {
+    if (table.at("columns").contains("vector")) {
+      for (const Json& field : table.at("fields")) {
+        names.push_back(field.at("name").get<std::string>());
+      }
+    }
+  }
+  return names;
+}
+
+// Dense layers know what they take by its place.
+void check_order(const Json& there, const Json& here, const std::string& source) {
+  const auto check_one = [&](const char* what, const std::vector<std::string>& before,
+                             const std::vector<std::string>& now) {
+    if (before != now && std::ranges::is_permutation(before, now)) {
+      throw IoError(
+          fmt::format("{}: {} are {} there, and {} here: dense layers know them by their place; "
+                      "name columns in "
+                      "the order that they had",
+                      source, what, fmt::join(before, ", "), fmt::join(now, ", ")));
+    }
+  };
+  check_one("fields with vectors", vectors_of(there), vectors_of(here));
+  using Names = std::vector<std::string>;
+  check_one("numbers", there.value("numeric", Names()), here.value("numeric", Names()));
+}
+
 Ways ways_of(const Json& table, const Tables& tables, const std::string& source,
              std::set<std::string>& known) {
   const Json described = description_of(tables).at("tables");
@@ -245,6 +275,7 @@ void read_rows(FileSystem& files, const std::string& path, const Tables& tables,
   std::set<std::string> known;
   int64_t rows = 0;
   try {
+    check_order(description, Json(description_of(tables)), source);
     for (const Json& table : description.at("tables")) {
       const auto name = table.at("name").get<std::string>();
       const Ways ways = ways_of(table, tables, source, known);

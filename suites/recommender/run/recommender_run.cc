@@ -170,7 +170,11 @@ void RecommenderRun::settle(int64_t ids, const YamlNode& tree) {
       own = given;
     } else if (*own.value != given) {
       config_fail(tree, key,
-                  fmt::format("{}, but a sample of the data has {} {}", *own.value, given, what));
+                  fmt::format("{}, but a sample of the data has {} {}{}", *own.value, given, what,
+                              begins_with(tree)
+                                  ? "; the dense layers of model.init.from take as many as they "
+                                    "learned with"
+                                  : ""));
     }
   };
   take("model.num_fields", shape().num_fields, ids % kNumericUnit, "vectors");

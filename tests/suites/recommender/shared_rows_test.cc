@@ -290,6 +290,11 @@ TEST_F(SharedRows, AreExportedAlikeWhoeverHadThem) {
   };
   const std::string expected = exported("one", {});
   EXPECT_THAT(expected, testing::HasSubstr("\"hashed\""));
+  const Json described = parse_json(real_files().read(directory_ / "one.export/rows.json"), "-");
+  EXPECT_EQ(described.at("numeric"), Json({"age", "hours"}));
+  EXPECT_EQ(described.at("seed"), 3);
+  EXPECT_EQ(described.at("tables").at(0).at("first_values").at("vector"),
+            Json({{"kind", "normal"}, {"scale", 0.01}}));
   EXPECT_EQ(exported("two", {2}), expected);
   EXPECT_EQ(exported("four", {4, EmbeddingWay::kTableWise}), expected);
 }
