@@ -123,8 +123,11 @@ void Core::open_store(const CommitInfo* from) {
   const char* name = kind == StoreKind::kRocksdb ? "rocksdb" : "memory";
   std::string rows;
   if (from != nullptr) {
-    check(from->store == name, "{}: its rows are in a {} store, the options say {}",
-          commit_folder(options.directory, from->id), from->store, name);
+    check(
+        from->store == name,
+        "{}: its rows are in a {} store, and embedding_cache.store.kind says {}: what has begun in "
+        "one store goes on in it",
+        commit_folder(options.directory, from->id), from->store, name);
     rows = join_path(commit_folder(options.directory, from->id), "rows");
   }
   if (kind == StoreKind::kMemory) {

@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/io/atomic_file.h"
+#include "embedding_cache/commit.h"
 
 namespace mstrain::recommender {
 namespace {
@@ -230,6 +231,13 @@ void Rows::resume(const std::optional<std::string>& id) {
     return;
   }
   const RowsId from = RowsId::parse(*id);
+  if (const size_t other = std::min(rank(), from.layout.ranks - 1);
+      !embedding_cache::is_cache_directory(files_, from.layout.directory(base_, other))) {
+    throw ConfigError(
+        fmt::format("embedding_cache.directory: {} has no rows, and the checkpoint names commit {} "
+                    "there; name the directory that the run began with, or move it",
+                    from.layout.directory(base_, other), from.commits[other]));
+  }
   if (!layout_.is_shared_like(from.layout)) {
     begin(from.layout.changes + 1, /*may_remove=*/true);
     take_over(from);

@@ -264,6 +264,14 @@ TEST_F(SharedRows, OfWhoNeverNamedTheirDirectoryAreNotRemoved) {
   EXPECT_EQ(values("one", id), expected);
 }
 
+TEST_F(SharedRows, AreMissedWhereTheirDirectoryIsAnotherOne) {
+  const std::string id = train("one", {}, 0, 2);
+  EXPECT_THAT([&] { rows_of("elsewhere", {}, nullptr)->resume(id); },
+              testing::ThrowsMessage<ConfigError>(testing::AllOf(
+                  testing::HasSubstr("embedding_cache.directory: "),
+                  testing::HasSubstr("elsewhere has no rows, and the checkpoint names commit"))));
+}
+
 TEST_F(SharedRows, AreExportedAlikeWhoeverHadThem) {
   const auto exported = [&](const std::string& name, const Sharing& how) {
     const std::string id = train(name, how, 0, 12);
