@@ -61,6 +61,15 @@ uint64_t TableSpec::ids_of(uint64_t samples) const {
   return static_cast<uint64_t>(std::ceil(of_each * static_cast<double>(samples)));
 }
 
+uint64_t TableSpec::rows_of(uint64_t samples, uint64_t others) const {
+  uint64_t sum = others;
+  for (const TableField& field : fields) {
+    const auto ids = static_cast<uint64_t>(std::ceil(field.ids * static_cast<double>(samples)));
+    sum += field.rows == 0 ? ids : std::min(field.rows, ids);
+  }
+  return std::min(sum, rows().value_or(sum));
+}
+
 Tables::Tables(const SampleSchema& schema, const FieldUse& use)
     : numbers_(schema.numeric),
       width_(use.width),
@@ -185,8 +194,7 @@ embedding_cache::Options cache_options(const Tables& tables, const Placement& pl
     constexpr uint64_t kMost = uint64_t{1} << 31;
     const uint64_t share = static_cast<uint64_t>(memory) / (2 * tables.specs().size());
     const uint64_t fit = std::clamp<uint64_t>(share / layout.record_bytes(), 1, kMost);
-    const uint64_t all =
-        placement.share(t, spec.rows().value_or(spec.ids_of(static_cast<uint64_t>(samples))));
+    const uint64_t all = placement.share(t, spec.rows_of(static_cast<uint64_t>(samples)));
     table.host_rows = cache.host_rows.is_word() ? std::clamp<uint64_t>(all, 1, fit)
                                                 : static_cast<uint64_t>(*cache.host_rows.value);
     options.tables.push_back(std::move(table));

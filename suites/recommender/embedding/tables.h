@@ -55,6 +55,8 @@ struct TableSpec {
   // Rows that there can be; none: some ids are open-ended.
   std::optional<uint64_t> rows() const;
   uint64_t ids_of(uint64_t samples) const;  // about
+  // At most, where `samples` samples have all ids that come, beside `others` that have rows already.
+  uint64_t rows_of(uint64_t samples, uint64_t others = 0) const;
 };
 
 class Tables {
@@ -86,8 +88,8 @@ class Tables {
 
 class Placement;
 
-// Of a rank's cache. `memory` bytes bound host_rows that are left open, and so do the ids of the `samples` where these are
-// open-ended. The directory is left to the caller.
+// Of a rank's cache. `memory` bytes bound host_rows that are left open, and so do the ids that `samples` samples can have. The directory
+// is left to the caller.
 embedding_cache::Options cache_options(const Tables& tables, const Placement& placement,
                                        const EmbeddingConfig& embedding, const CacheConfig& cache,
                                        uint64_t seed, int threads, int64_t memory, int64_t samples);

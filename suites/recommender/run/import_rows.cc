@@ -232,17 +232,25 @@ void visit_saved(const std::vector<embedding_cache::CommitStore>& commits, const
   }
 }
 
-// Of the checkpoint in `model`, whose run says where they lie.
-std::vector<embedding_cache::CommitStore> saved_commits(FileSystem& files,
-                                                        const StoredModel& model) {
+// Directories and commits of the checkpoint in `model`, whose run says where they lie.
+std::vector<std::pair<std::string, embedding_cache::CommitId>> saved_places(
+    FileSystem& files, const StoredModel& model) {
   const ProgressState progress = read_progress(files, model.folder);
   const RowsId id = RowsId::parse(progress.outside.at(kRowsName));
   const WrittenRun written = run_of_checkpoint(model);
   const std::string base = written.run->rows_directory();
-  std::vector<embedding_cache::CommitStore> out;
+  std::vector<std::pair<std::string, embedding_cache::CommitId>> out;
   for (size_t rank = 0; rank < id.commits.size(); ++rank) {
-    out.push_back(
-        embedding_cache::open_commit(files, id.layout.directory(base, rank), id.commits[rank]));
+    out.emplace_back(id.layout.directory(base, rank), id.commits[rank]);
+  }
+  return out;
+}
+
+std::vector<embedding_cache::CommitStore> saved_commits(FileSystem& files,
+                                                        const StoredModel& model) {
+  std::vector<embedding_cache::CommitStore> out;
+  for (const auto& [directory, commit] : saved_places(files, model)) {
+    out.push_back(embedding_cache::open_commit(files, directory, commit));
   }
   return out;
 }
@@ -256,6 +264,31 @@ size_t width_of(const Json& columns) {
 }
 
 }  // namespace
+
+uint64_t count_rows(FileSystem& files, const std::string& path) {
+  uint64_t rows = 0;
+  try {
+    const StoredModel model = open_model(files, path);
+    if (files.exists(join_path(model.folder, kStateFile))) {
+      for (const auto& [directory, commit] : saved_places(files, model)) {
+        for (const auto& table : embedding_cache::read_manifest(files, directory, commit).tables) {
+          rows += table.rows;
+        }
+      }
+      return rows;
+    }
+    const std::string source = join_path(model.folder, kRowsFile);
+    const Json description = parse_json(files.read(source, kMaxDescriptionBytes), source);
+    for (const Json& table : description.at("tables")) {
+      rows += table.at("rows").get<uint64_t>();
+    }
+  } catch (const Error&) {
+    return 0;
+  } catch (const Json::exception&) {
+    return 0;
+  }
+  return rows;
+}
 
 void read_rows(FileSystem& files, const std::string& path, const Tables& tables,
                const RowSink& sink) {

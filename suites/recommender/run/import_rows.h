@@ -11,4 +11,7 @@ namespace mstrain::recommender {
 void read_rows(FileSystem& files, const std::string& path, const Tables& tables,
                const RowSink& sink);
 
+// How many that would be; 0 where there are none, of which read_rows() tells.
+uint64_t count_rows(FileSystem& files, const std::string& path);
+
 }  // namespace mstrain::recommender

@@ -17,7 +17,7 @@ void RecommenderRun::find_oddities_of(int64_t, const YamlNode& tree, Findings& f
   const Placement shared = placement(*tables);
   int64_t wanted = 0;
   for (const embedding_cache::TablePlan& table :
-       plan_rows(*tables, shared, options(), train.batch.global).tables) {
+       plan_rows(*tables, shared, options(), train.batch.global, rows_to_come(*tables)).tables) {
     wanted += static_cast<int64_t>(table.store_bytes) * shared.ranks();
   }
   find_full_disk(real_files(), rows_directory(), wanted,
@@ -29,13 +29,31 @@ Context RecommenderRun::context() const {
                                       : make_context(train, current_context().ranks);
 }
 
+// Samples that the run learns from, and as many as evaluations hold at once.
+int64_t RecommenderRun::samples_taught() const {
+  int64_t samples = opened_.train->samples();
+  if (train.run.mode == RunMode::kTrain) {
+    // Batches behind the last step are fetched ahead, too.
+    const int64_t steps = train.schedule.total_steps + cache.pipeline.depth + 1;
+    samples = samples / train.batch.global < steps ? samples : train.batch.global * steps;
+  }
+  return samples + (opened_.valid != nullptr ? train.batch.global : 0);
+}
+
+// None: no data tell.
+std::vector<uint64_t> RecommenderRun::rows_to_come(const Tables& tables) const {
+  return opened_.train == nullptr
+             ? std::vector<uint64_t>()
+             : most_rows(tables, placement(tables), samples_taught(), rows_before_);
+}
+
 embedding_cache::Options RecommenderRun::options() const {
   const Context context = this->context();
   const std::shared_ptr<const Tables> tables = this->tables();
   embedding_cache::Options options = cache_options(
       *tables, placement(*tables), embedding, cache, static_cast<uint64_t>(train.run.seed),
       context.num_threads(), memory_of_rank(train.memory, context),
-      opened_.train == nullptr ? train.batch.global : opened_.train->samples());
+      opened_.train == nullptr ? train.batch.global : samples_taught());
   for (embedding_cache::TableOptions& table : options.tables) {
     table.host_rows_key = host_rows_key_;
   }
@@ -93,8 +111,9 @@ int64_t RecommenderRun::bytes_of_tables(const Tables& tables) const {
   for (size_t t = 0; t < on_device.size(); ++t) {
     on_the_way += device_bytes(planned.tables[t], on_device[t]);
   }
-  return static_cast<int64_t>(plan_rows(tables, shared, planned, train.batch.global).memory_bytes +
-                              on_the_way);
+  const embedding_cache::Plan plan =
+      plan_rows(tables, shared, planned, train.batch.global, rows_to_come(tables));
+  return static_cast<int64_t>(plan.memory_bytes + on_the_way);
 }
 
 SizedRun RecommenderRun::sized(const Placement& placement,
@@ -108,6 +127,7 @@ SizedRun RecommenderRun::sized(const Placement& placement,
           .batch = train.batch.global,
           .steps = train.schedule.total_steps,
           .look_ahead = cache.pipeline.depth,
+          .others = rows_before_,
           .device_rows = device_rows(options)};
 }
 

@@ -22,6 +22,7 @@
 #include "core/train/run_directory.h"
 #include "core/train/session.h"
 #include "suites/recommender/run/export_rows.h"
+#include "suites/recommender/run/import_rows.h"
 #include "suites/recommender/run/stored_rows.h"
 
 namespace mstrain::recommender {
@@ -213,6 +214,7 @@ void RecommenderRun::open_to_score(FileSystem& files, const YamlNode& tree, cons
 void RecommenderRun::lay_out(FileSystem& files, const YamlNode& tree) {
   files_ = &files;
   begins_with_ = begins_with(tree);
+  rows_before_ = begins_with_ ? count_rows(files, *begins_with_) : 0;
   host_rows_key_ = config_where(tree, "embedding_cache.host_rows");
   if (data.group_by) {
     FieldUse grouped = use();

@@ -74,11 +74,14 @@ class RecommenderRun : public ModelRun {
   embedding_cache::Options options() const;
   std::vector<uint64_t> device_rows(const embedding_cache::Options& options) const;
   SizedRun sized(const Placement& placement, const embedding_cache::Options& options) const;
+  int64_t samples_taught() const;
+  std::vector<uint64_t> rows_to_come(const Tables& tables) const;
   int64_t bytes_of_tables(const Tables& tables) const;
   std::function<void(const RowSink&)> first_rows(FileSystem& files) const;
 
   FileSystem* files_ = nullptr;
   std::optional<std::string> begins_with_;  // model.init.from
+  uint64_t rows_before_ = 0;                // that it has
   std::string host_rows_key_;               // "FILE:LINE: embedding_cache.host_rows"
   OpenedSamples opened_;
   std::shared_ptr<const Tables> tables_;

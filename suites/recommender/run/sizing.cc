@@ -24,12 +24,19 @@ constexpr int64_t kLeastBatches = 4;
 // ids[rank][table][batch].
 using BatchIds = std::vector<std::vector<std::vector<std::vector<Id>>>>;
 
+// Samples that the run learns from, each of which it may see many times.
+int64_t samples_of(const SizedRun& run) {
+  const int64_t all = run.samples.samples();
+  return all / run.batch < run.steps ? all : run.batch * run.steps;
+}
+
 BatchIds first_ids(const SizedRun& run) {
   const size_t tables = run.tables.specs().size();
+  const std::vector<uint64_t> rows =
+      most_rows(run.tables, run.placement, samples_of(run), run.others);
   bool all_fit = true;
   for (size_t t = 0; t < tables; ++t) {
-    const auto rows = run.tables.specs()[t].rows();
-    all_fit = all_fit && rows && run.placement.share(t, *rows) <= run.options.tables[t].host_rows;
+    all_fit = all_fit && rows[t] <= run.options.tables[t].host_rows;
   }
   const size_t enough = all_fit ? kFewLookups : kLookups;
   BatchIds out(static_cast<size_t>(run.placement.ranks()),
@@ -54,6 +61,32 @@ BatchIds first_ids(const SizedRun& run) {
     }
   }
   return out;
+}
+
+uint64_t count_distinct(const std::vector<std::vector<Id>>& batches) {
+  std::vector<Id> all;
+  for (const std::vector<Id>& batch : batches) {
+    all.insert(all.end(), batch.begin(), batch.end());
+  }
+  std::sort(all.begin(), all.end());
+  return static_cast<uint64_t>(std::unique(all.begin(), all.end()) - all.begin());
+}
+
+// For people: what the column of rows is.
+std::string_view describe_count(const RowsSizing& sizing, const SizedRun& run) {
+  if (!sizing.is_whole) {
+    return "rows: at most, by the number of samples and the bounds of ids";
+  }
+  const bool may_lack =
+      std::any_of(run.options.tables.begin(), run.options.tables.end(),
+                  [](const embedding_cache::TableOptions& table) {
+                    return table.admission.kind != embedding_cache::AdmissionKind::kNone ||
+                           table.eviction.ttl_steps > 0 || table.eviction.max_rows > 0;
+                  });
+  return may_lack || run.others > 0
+             ? "rows: at most, since these batches hold all ids of the run, of which not all need "
+               "have rows at once"
+             : "rows: all, since these batches hold all ids of the run";
 }
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -146,15 +179,26 @@ std::string describe_device(const RankSizing& rank, const SizedRun& run) {
 
 }  // namespace
 
+std::vector<uint64_t> most_rows(const Tables& tables, const Placement& placement, int64_t samples,
+                                uint64_t others) {
+  std::vector<uint64_t> out;
+  for (size_t t = 0; t < tables.specs().size(); ++t) {
+    const uint64_t all = tables.specs()[t].rows_of(static_cast<uint64_t>(samples), others);
+    out.push_back(std::max<uint64_t>(1, placement.share(t, all)));
+  }
+  return out;
+}
+
 embedding_cache::Plan plan_rows(const Tables& tables, const Placement& placement,
                                 const embedding_cache::Options& options, int64_t batch,
+                                const std::vector<uint64_t>& rows,
                                 const std::vector<ReplayResult>& replayed) {
   std::vector<embedding_cache::Workload> workloads;
   for (size_t t = 0; t < options.tables.size(); ++t) {
     const TableSpec& table = tables.specs()[t];
     embedding_cache::Workload load{
-        .rows = placement.share(t, table.rows().value_or(options.tables[t].host_rows)),
-        .are_all = table.rows().has_value(),
+        .rows = rows.empty() ? placement.share(t, options.tables[t].host_rows) : rows[t],
+        .are_all = !rows.empty(),
         .draws_per_batch = table.ids_of(static_cast<uint64_t>(batch / placement.ranks()))};
     if (!replayed.empty()) {
       load.replayed = replayed[t];
@@ -174,10 +218,17 @@ RowsSizing size_rows(const SizedRun& run) {
   check_fit(ids, run);
   RowsSizing out{.batches = std::ssize(ids[0][0])};
   out.counted = out.batches - out.batches / 2;
+  const int64_t samples = samples_of(run);
+  out.is_whole = out.batches >= samples / run.batch + (samples % run.batch > 0 ? 1 : 0);
+  const std::vector<uint64_t> most = most_rows(run.tables, run.placement, samples, run.others);
   for (const auto& tables : ids) {
     RankSizing rank;
     std::vector<ReplayResult> replayed;
+    std::vector<uint64_t> rows = most;
     for (size_t t = 0; t < tables.size(); ++t) {
+      if (out.is_whole) {
+        rows[t] = std::clamp<uint64_t>(count_distinct(tables[t]) + run.others, 1, most[t]);
+      }
       const std::vector<std::span<const Id>> batches(tables[t].begin(), tables[t].end());
       replayed.push_back(
           embedding_cache::replay(batches, run.options.tables[t].policy,
@@ -195,7 +246,7 @@ RowsSizing size_rows(const SizedRun& run) {
                                      .skip_batches = static_cast<uint64_t>(out.batches / 2)}));
       }
     }
-    rank.plan = plan_rows(run.tables, run.placement, run.options, run.batch, replayed);
+    rank.plan = plan_rows(run.tables, run.placement, run.options, run.batch, rows, replayed);
     for (const embedding_cache::TablePlan& table : rank.plan.tables) {
       rank.lookups += table.lookups_per_batch;
       rank.distinct += table.distinct_per_batch;
@@ -212,9 +263,10 @@ std::string describe(const RowsSizing& sizing, const SizedRun& run, const RunPla
   const auto [least, most] =
       std::minmax_element(sizing.ranks.begin(), sizing.ranks.end(), by_lookups);
   std::string out = fmt::format(
-      "rows{}, as the first {} batches of {} samples tell (hits: of the last {})\n{}",
+      "rows{}, as the first {} batches of {} samples tell (hits: of the last {})\n{}\n{}",
       sizing.ranks.size() > 1 ? fmt::format(" of rank {}", most - sizing.ranks.begin()) : "",
-      sizing.batches, grouped(run.batch), sizing.counted, print_plan(most->plan));
+      sizing.batches, grouped(run.batch), sizing.counted, describe_count(sizing, run),
+      print_plan(most->plan));
   out += describe_device(*most, run);
   if (sizing.ranks.size() > 1) {
     double all = 0;

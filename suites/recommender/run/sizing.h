@@ -23,6 +23,7 @@ struct SizedRun {
   int64_t batch = 1;                       // samples of a step, of all ranks together
   int64_t steps = 1;                       // of the run
   int64_t look_ahead = 0;                  // batches whose rows are fetched ahead
+  uint64_t others = 0;                     // rows that the run begins with
   std::vector<uint64_t> device_rows = {};  // of each table, in a device's memory; empty: none
 };
 
@@ -36,6 +37,7 @@ struct RowsSizing {
   int64_t batches =
       0;  // that were read; those of the second half are counted, when the tier is no longer empty
   int64_t counted = 0;
+  bool is_whole = false;  // they hold all ids of the run, whose rows are counted
   std::vector<RankSizing> ranks;
 };
 
@@ -45,9 +47,15 @@ void check_first_batch(SizedRun run);
 // Reads batches of the run's own order until they hold some millions of ids. Throws IoError, and ConfigError where a batch does not fit.
 RowsSizing size_rows(const SizedRun& run);
 
-// The plan of a rank whose batches are what is `replayed` of each table; empty: as by Zipf's law.
+// Rows of each table that a rank may come to have, at most, of the ids of `samples` samples and `others` that have rows already.
+std::vector<uint64_t> most_rows(const Tables& tables, const Placement& placement, int64_t samples,
+                                uint64_t others);
+
+// The plan of a rank. `rows`: of each table, at most; empty: nobody knows, and those that fit in memory are planned. Its batches are what is
+// `replayed` of each table; empty: as by Zipf's law.
 embedding_cache::Plan plan_rows(const Tables& tables, const Placement& placement,
                                 const embedding_cache::Options& options, int64_t batch,
+                                const std::vector<uint64_t>& rows,
                                 const std::vector<embedding_cache::ReplayResult>& replayed = {});
 
 // For people. Rates of this machine are measured, in some hundredths of a second, unless `plan` is for a device that states its own.

@@ -167,6 +167,18 @@ TEST(Tables, HavePlaceForAllIdsOfBagsThatNothingBounds) {
   EXPECT_EQ(options.tables[0].host_rows, 850U);
 }
 
+TEST(Tables, HaveNoMoreRowsThanSamplesHaveIds) {
+  SampleSchema schema;
+  schema.fields = {{.name = "town", .rows = 5'000'000'000}, {.name = "day", .rows = 7}};
+  const Tables tables(schema, {.has_weights = false});
+  ASSERT_EQ(tables.specs().size(), 1U);
+  const TableSpec& table = tables.specs()[0];
+  EXPECT_EQ(table.rows_of(100), 107U);
+  EXPECT_EQ(table.rows_of(100, /*others=*/30), 137U);
+  EXPECT_EQ(table.rows_of(3), 6U);
+  EXPECT_EQ(table.rows_of(6'000'000'000), 5'000'000'007U);
+}
+
 TEST(Tables, GroupSamplesByAFieldOfOneId) {
   const SomeSamples samples(4);
   const Tables tables(samples.schema(), {.group_by = "item"});

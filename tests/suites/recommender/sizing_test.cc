@@ -30,6 +30,7 @@ TEST(SizesOfRows, AreWhatTheCacheThenFinds) {
         size_rows(sized(world, Placement(*world.tables, EmbeddingWay::kAuto, 1), 0));
     EXPECT_EQ(sizing.batches, kSizedSteps);
     EXPECT_EQ(sizing.counted, kSizedSteps / 2);
+    EXPECT_TRUE(sizing.is_whole);
     const auto batches = training_batches(world.source(), {}, 11, BatchPart(kSizedBatch), 0);
     embedding_cache::Stats before;
     for (int64_t step = 1; step <= kSizedSteps; ++step) {
@@ -46,6 +47,7 @@ TEST(SizesOfRows, AreWhatTheCacheThenFinds) {
         return static_cast<double>(after.tables[t].*count - before.tables[t].*count);
       };
       using Table = embedding_cache::TableStats;
+      EXPECT_EQ(table.rows, after.tables[t].rows);
       EXPECT_DOUBLE_EQ(table.distinct_per_batch, seen(&Table::ids) / sizing.counted);
       EXPECT_NEAR(table.hits_per_id, seen(&Table::id_hits) / seen(&Table::ids), 0.01) << host_rows;
       EXPECT_NEAR(table.hits_per_lookup, seen(&Table::position_hits) / seen(&Table::positions),
@@ -77,6 +79,31 @@ TEST(SizesOfRows, OfRanksAddUpToThoseOfOne) {
     EXPECT_NE(text.find("3 ranks share them"), std::string::npos) << text;
     EXPECT_NE(text.find("is the bottleneck"), std::string::npos) << text;
   }
+}
+
+TEST(SizesOfRows, AreBoundsWhereBatchesDoNotHoldAllIds) {
+  World world(0, 1000);
+  const Placement alone(*world.tables, EmbeddingWay::kAuto, 1);
+  SizedRun run = sized(world, alone, 0);
+  EXPECT_THAT(describe(size_rows(run), run, RunPlan()), testing::HasSubstr("rows: all, since"));
+  run.others = 7;  // which the run may have no sample of
+  EXPECT_THAT(describe(size_rows(run), run, RunPlan()), testing::HasSubstr("rows: at most, since"));
+  RowsSizing part = size_rows(run);
+  part.is_whole = false;
+  EXPECT_THAT(describe(part, run, RunPlan()), testing::HasSubstr("rows: at most, by the number"));
+}
+
+TEST(SizesOfRows, OfHashesWithAWideBoundFitInMemory) {
+  SampleSchema schema;
+  schema.fields = {{.name = "town", .rows = 5'000'000'000}, {.name = "day"}};
+  const Tables tables(schema, {});
+  const Placement alone(tables, EmbeddingWay::kAuto, 1);
+  const auto options = cache_options(tables, alone, EmbeddingConfig(), CacheConfig(), 1, 1,
+                                     int64_t{1} << 34, /*samples=*/3000);
+  EXPECT_EQ(options.tables[0].host_rows, 6000U);
+  const auto plan = plan_rows(tables, alone, options, 100, most_rows(tables, alone, 3000, 0));
+  EXPECT_LT(plan.memory_bytes,
+            uint64_t{8} << 20);  // 6,000 rows of some 250 bytes, at most five times
 }
 
 TEST(SizesOfRows, RefuseBatchesThatDoNotFit) {
