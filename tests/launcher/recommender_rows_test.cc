@@ -78,9 +78,12 @@ TEST_F(RecommenderRows, AreWhatAnotherRunBeginsWith) {
   for (const auto& [name, from, ranks] :
        {std::tuple("of_export", "exported", 1), std::tuple("of_run", "first", 1),
         std::tuple("shared", "exported", 2)}) {
-    const CommandResult begun = begin(name, from, ranks, {});
+    const CommandResult begun = begin(name, from, ranks, {"embedding.eviction={ttl_steps: 5}"});
     ASSERT_EQ(begun.status, 0) << begun.err;
     EXPECT_THAT(begun.err, testing::HasSubstr("begins with "));
+    EXPECT_THAT(begun.err,
+                testing::HasSubstr("embedding.evict_every: 1000 steps between two looks for rows "
+                                   "to forget, in a run of 1: it forgets none"));
     EXPECT_EQ(quality(folder_ / name), expected) << name;
   }
   const CommandResult another = begin("another", "exported", 1, {"data.synthetic.vocab=300"});

@@ -1,8 +1,84 @@
 // What the configuration of a recommender cannot say.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "core/runtime/context.h"
 #include "suites/recommender/run/recommender_run.h"
 
 namespace mstrain::recommender {
+namespace {
+
+// A section as it is given, and as it is where it says nothing.
+struct Said {
+  std::string section;
+  YamlNode given;
+  std::vector<YamlNode> usual;
+};
+
+std::string kind_of(const Said& said) { return said.given.find("kind")->text; }
+
+// Throws where a key that nobody reads says anything else than the default.
+void expect_default(const YamlNode& tree, const Said& said, std::string_view key,
+                    const std::string& why) {
+  if (std::ranges::none_of(said.usual, [&](const YamlNode& usual) {
+        return to_flow(*said.given.find(key)) == to_flow(*usual.find(key));
+      })) {
+    config_fail(tree, fmt::format("{}.{}", said.section, key),
+                fmt::format("has no effect {}", why));
+  }
+}
+
+// `readers`: the kinds that read the key.
+void expect_read(const YamlNode& tree, const Said& said, std::string_view key,
+                 const std::vector<std::string>& readers) {
+  if (const std::string kind = kind_of(said); std::ranges::find(readers, kind) == readers.end()) {
+    expect_default(tree, said, key,
+                   fmt::format("with {}.kind: {}; {} read{} it", said.section, kind,
+                               fmt::join(readers, ", "), readers.size() == 1 ? "s" : ""));
+  }
+}
+
+void check_optimizer(const YamlNode& tree, const Said& said) {
+  expect_read(tree, said, "beta1", {"lazy_adam"});
+  expect_read(tree, said, "beta2", {"lazy_adam"});
+  expect_read(tree, said, "eps", {"lazy_adam", "adagrad", "rowwise_adagrad"});
+  expect_read(tree, said, "l1", {"ftrl"});
+  expect_read(tree, said, "initial_accumulator", {"ftrl", "adagrad", "rowwise_adagrad"});
+}
+
+void check_unread(const YamlNode& tree, const EmbeddingConfig& config) {
+  const EmbeddingConfig usual;
+  const auto said = [](const char* section, const auto& given, const auto& own_usual) {
+    using Section = std::decay_t<decltype(given)>;
+    return Said{section, write_config(given), {write_config(own_usual), write_config(Section())}};
+  };
+  check_optimizer(tree, said("embedding.optimizer", config.optimizer, usual.optimizer));
+  check_optimizer(tree,
+                  said("embedding.wide_optimizer", config.wide_optimizer, usual.wide_optimizer));
+  const std::vector<std::string> scaled{"normal", "uniform", "constant"};
+  expect_read(tree, said("embedding.init", config.init, usual.init), "scale", scaled);
+  expect_read(tree, said("embedding.wide_init", config.wide_init, usual.wide_init), "scale",
+              scaled);
+  const Said admission = said("embedding.admission", config.admission, usual.admission);
+  expect_read(tree, admission, "count", {"count", "bloom"});
+  expect_read(tree, admission, "probability", {"probability"});
+  expect_read(tree, admission, "bloom_counters", {"bloom"});
+  expect_read(tree, admission, "window_steps", {"count", "bloom"});
+  const Said eviction = said("embedding.eviction", config.eviction, usual.eviction);
+  if (config.eviction.ttl_steps == 0) {
+    expect_default(tree, eviction, "min_keep_rows", "without embedding.eviction.ttl_steps");
+  }
+  if (config.eviction.max_rows == 0) {
+    expect_default(tree, eviction, "score", "without embedding.eviction.max_rows");
+  }
+  if (!config.forgets()) {
+    expect_default(tree, said("embedding", config, usual), "evict_every",
+                   "without embedding.eviction.ttl_steps or max_rows");
+  }
+}
+
+}  // namespace
 
 void RecommenderRun::check(const YamlNode& tree) const {
   if (lora) {
@@ -17,6 +93,7 @@ void RecommenderRun::check(const YamlNode& tree) const {
   check_only_data(train.parallel, tree, "a recommender's ranks share batches and tables");
   check_batch_norm(tree);
   check_rows(tree);
+  check_unread(tree, embedding);
   check_data_config(data, tree);
 }
 

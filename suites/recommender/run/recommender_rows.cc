@@ -22,6 +22,13 @@ void RecommenderRun::find_oddities_of(int64_t, const YamlNode& tree, Findings& f
   }
   find_full_disk(real_files(), rows_directory(), wanted,
                  config_where(tree, "embedding_cache.directory"), "the rows", findings);
+  if (embedding.forgets() && embedding.evict_every > train.schedule.total_steps) {
+    findings.push_back(
+        fmt::format("{}: {} steps between two looks for rows to forget, in a run of {}: it forgets "
+                    "none",
+                    config_where(tree, "embedding.evict_every"), embedding.evict_every,
+                    train.schedule.total_steps));
+  }
 }
 
 Context RecommenderRun::context() const {

@@ -198,7 +198,7 @@ void RecommenderRun::open_data(FileSystem& files, const YamlNode& tree,
   opened_ = open_samples(files, data, tree, readers());
   lay_out(files, tree);
   if (folder) {
-    expect_features_of(files, *folder, description_of(*tables_, opened_.train->schema()));
+    expect_features_of(files, *folder, description_of(*tables_));
   }
 }
 
@@ -207,7 +207,7 @@ void RecommenderRun::open_to_score(FileSystem& files, const YamlNode& tree, cons
   opened_.valid = open_for_scoring(files, data, tree, path, readers());
   opened_.train = opened_.valid;
   lay_out(files, tree);
-  expect_features_of(files, folder, description_of(*tables_, opened_.train->schema()));
+  expect_features_of(files, folder, description_of(*tables_));
   settle(data_ids(), tree);
 }
 
@@ -293,7 +293,7 @@ TrainData RecommenderRun::samples(const Json& source) const {
   out.identity = to_string(identity.finish());
   out.checkpoint_files = {
       {"config.json", config_json(source)},
-      {kRowsFile, description_of(*tables_, opened_.train->schema()).dump(2) + "\n"}};
+      {kRowsFile, description_of(*tables_).dump(2) + "\n"}};
   out.outside = own;
   const SampleOrder order{.shuffle = data.shuffle};
   if (opened_.train != opened_.valid && train.run.mode != RunMode::kEval) {

@@ -62,12 +62,6 @@ void expect_same(const std::string& source, const Json& there, const OrderedJson
 
 }  // namespace
 
-OrderedJson description_of(const Tables& tables, const SampleSchema& schema) {
-  OrderedJson out = description_of(tables);
-  out["numeric"] = schema.numeric;
-  return out;
-}
-
 void expect_features_of(FileSystem& files, const std::string& folder, const OrderedJson& here) {
   const std::string source = join_path(folder, kRowsFile);
   if (!files.exists(source)) {

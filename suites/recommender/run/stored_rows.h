@@ -5,15 +5,10 @@
 
 #include "core/base/files.h"
 #include "core/base/json.h"
-#include "suites/recommender/data/samples.h"
-#include "suites/recommender/embedding/tables.h"
 
 namespace mstrain::recommender {
 
-// rows.json of a checkpoint: description_of() the tables, and the columns of numbers in their order.
-OrderedJson description_of(const Tables& tables, const SampleSchema& schema);
-
-// Throws IoError naming what has another place in the checkpoint of `folder` than in `here`, as description_of() gives it. Earlier versions
+// Throws IoError naming what has another place in the checkpoint of `folder` than in `here`, as description_of() gives it (export_rows.h). Earlier versions
 // did not write the columns of numbers.
 void expect_features_of(FileSystem& files, const std::string& folder, const OrderedJson& here);
 

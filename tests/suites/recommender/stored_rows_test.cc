@@ -18,7 +18,7 @@ constexpr const char* kNone = "no error";
 OrderedJson described(const std::vector<FieldSpec>& fields,
                       const std::vector<std::string>& numeric) {
   const SampleSchema schema{numeric, fields};
-  return description_of(Tables(schema, {}), schema);
+  return description_of(Tables(schema, {}));
 }
 
 TEST(StoredRows, AreOfTheFeaturesThatARunHas) {
