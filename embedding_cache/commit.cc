@@ -10,7 +10,6 @@
 namespace mstrain::embedding_cache {
 namespace {
 
-constexpr const char* kMarker = "EMBEDDING_CACHE";
 constexpr std::string_view kVersion = "mstrain-embedding-cache 1\n";
 constexpr std::string_view kVersionPrefix = "mstrain-embedding-cache ";
 constexpr const char* kManifest = "MANIFEST.json";
@@ -29,14 +28,14 @@ bool is_safe_name(std::string_view name) {
 }  // namespace
 
 bool is_cache_directory(FileSystem& files, const std::string& directory) {
-  return files.exists(join_path(directory, kMarker));
+  return files.exists(join_path(directory, kDirectoryMarker));
 }
 
 void require_directory(FileSystem& files, const std::string& directory) {
-  const std::string marker = join_path(directory, kMarker);
+  const std::string marker = join_path(directory, kDirectoryMarker);
   if (!files.exists(marker)) {
     throw IoError(fmt::format("{}: not a directory of an embedding cache: {} is missing", directory,
-                              kMarker));
+                              kDirectoryMarker));
   }
   const std::string text = files.read(marker, 4096);
   if (text == kVersion) {
@@ -47,16 +46,16 @@ void require_directory(FileSystem& files, const std::string& directory) {
         fmt::format("{}: written in form {}, this library reads form 1", directory,
                     text.substr(kVersionPrefix.size(), text.find('\n') - kVersionPrefix.size())));
   }
-  throw IoError(fmt::format("{}: {} is damaged", directory, kMarker));
+  throw IoError(fmt::format("{}: {} is damaged", directory, kDirectoryMarker));
 }
 
 void claim_directory(FileSystem& files, const std::string& directory) {
   create_directories_durably(files, directory);
-  const std::string marker = join_path(directory, kMarker);
+  const std::string marker = join_path(directory, kDirectoryMarker);
   if (!files.exists(marker)) {
     for (const std::string& name : files.list(directory)) {
       // What a first opening that was cut short may have left.
-      if (name != "LOCK" && !name.starts_with(std::string(kMarker) + ".tmp-")) {
+      if (name != "LOCK" && !name.starts_with(std::string(kDirectoryMarker) + ".tmp-")) {
         throw IoError(fmt::format(
             "{}: not a directory of an embedding cache: it holds {}; name an empty or new one",
             directory, name));

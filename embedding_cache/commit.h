@@ -44,6 +44,8 @@ struct TableState {
 std::string print_state(const std::vector<TableState>& tables);
 std::vector<TableState> parse_state(std::string_view bytes, const std::string& name);
 
+inline constexpr const char* kDirectoryMarker = "EMBEDDING_CACHE";  // a file in each
+
 // Creates the directory where it is missing. Throws Error for one that is not empty and was not made by this library, or whose form is
 // another version's.
 void claim_directory(FileSystem& files, const std::string& directory);

@@ -147,6 +147,11 @@ TEST_F(RecommenderRows, SinceACheckpointMakeTheLaterOnesOfTheEarlier) {
     EXPECT_THAT(run_command(run(name + "-begun", other)).err,
                 testing::HasSubstr("holds what an export with --since left"));
   }
+  const std::string rows = folder_ / "run1/rows";
+  const std::string told = run_command({"inspect", rows}).out;
+  EXPECT_THAT(told, testing::HasSubstr("rows of a recommender"));
+  EXPECT_THAT(told, testing::HasSubstr("of step 60: rows "));
+  EXPECT_THAT(told, testing::HasSubstr("ec_tool stats " + rows));
   EXPECT_THAT(exported("run1", "none", {"--since", folder_ / "run2"}).err,
               testing::HasSubstr("is of another run"));
 }

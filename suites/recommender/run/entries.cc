@@ -8,6 +8,7 @@
 #include "suites/recommender/run/network.h"
 #include "suites/recommender/run/preprocess.h"
 #include "suites/recommender/run/recommender_run.h"
+#include "suites/recommender/run/rows_folder.h"
 #include "suites/recommender/run/score.h"
 #include "suites/recommender/wide_deep/model.h"
 
@@ -82,6 +83,7 @@ void add_recommenders() {
   add_command(preprocess_command());
   add_command(score_command());
   add_folder_kind(prepared_folder());
+  add_folder_kind(rows_folder());
 }
 
 }  // namespace mstrain::recommender
