@@ -16,6 +16,7 @@ packages=(
   libpng-dev libjpeg62-turbo-dev libgif-dev  # images
   libssl-dev libisal-dev              # SHA-256, CRC-32C
   libutf8proc-dev                     # classes of characters
+  libpcre2-dev                        # patterns of rewards
   libcpp-httplib-dev                  # mstrain watch
   libjemalloc-dev                     # the command's memory
   librocksdb-dev                      # the embedding cache on disk

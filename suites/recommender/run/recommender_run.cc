@@ -291,9 +291,8 @@ TrainData RecommenderRun::samples(const Json& source) const {
   identity.add(identity_of(opened_.train.get()));
   identity.add(identity_of(opened_.valid.get()));
   out.identity = to_string(identity.finish());
-  out.checkpoint_files = {
-      {"config.json", config_json(source)},
-      {kRowsFile, description_of(*tables_).dump(2) + "\n"}};
+  out.checkpoint_files = {{"config.json", config_json(source)},
+                          {kRowsFile, description_of(*tables_).dump(2) + "\n"}};
   out.outside = own;
   const SampleOrder order{.shuffle = data.shuffle};
   if (opened_.train != opened_.valid && train.run.mode != RunMode::kEval) {
