@@ -4,6 +4,7 @@
 
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 
 namespace mstrain {
@@ -48,7 +49,19 @@ void tell(int signal, siginfo_t* /*info*/, void* /*context*/) {
   }
 }
 
+void tell_of_exit() {
+  if (current_library != nullptr) {
+    write_text("mstrain: ");
+    write_text(current_library);
+    write_text(" ended the process in ");
+    write_text(current_function);
+    write_text("(): it called exit()\n");
+    _exit(EXIT_FAILURE);
+  }
+}
+
 bool listen() {
+  std::atexit(tell_of_exit);
   for (size_t i = 0; i < kFatal.size(); ++i) {
     struct sigaction action {};
     action.sa_sigaction = tell;

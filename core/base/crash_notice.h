@@ -1,5 +1,5 @@
 // Who was to blame when foreign code ends the process: while a notice is alive, a fatal signal of its thread first writes the notice's
-// text to standard error. What else handles the signal does so afterwards.
+// text to standard error. What else handles the signal does so afterwards. exit() in that thread does the same, and is a failure whatever status it names.
 #pragma once
 
 namespace mstrain {
