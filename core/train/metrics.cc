@@ -1,6 +1,6 @@
 #include "core/train/metrics.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -66,9 +66,12 @@ void check_monitor(const YamlNode& tree, std::string_view key, const std::string
   for (const MetricKind& kind : kMetricKinds) {
     names.emplace_back(kind.name);
   }
+  const std::string full = "eval_" + name;
+  const std::string near = find_kind(full) != nullptr ? fmt::format("; did you mean {}?", full)
+                                                      : did_you_mean(name, names);
   config_fail(tree, key,
-              fmt::format("'{}' is none of the metrics {}{}", name, fmt::join(names, ", "),
-                          did_you_mean(name, names)));
+              fmt::format("'{}' is no metric of an evaluation{}", name,
+                          near.empty() ? ", as eval_loss is" : near));
 }
 
 }  // namespace mstrain

@@ -124,17 +124,18 @@ bool has_evaluation(const RunDirectory& directory, int64_t step) {
 }
 
 // Monitors watch what the evaluations of this run measure.
-void check_monitors(const TrainConfig& config, const TrainTask& task, const TrainData& data) {
+void check_monitors(const TrainConfig& config, const TrainTask& task, const TrainData& data,
+                    const YamlNode& tree) {
   const std::vector<std::string> measured = metrics_of(task, data);
   const auto check_one = [&](const char* key, const std::string& name) {
     if (std::find(measured.begin(), measured.end(), name) == measured.end()) {
-      throw ConfigError(
+      config_fail(
+          tree, key,
           measured.empty()
-              ? fmt::format(
-                    "{}: {} needs evaluations: give data.valid or a data.split below 1, and "
-                    "eval.interval",
-                    key, name)
-              : fmt::format("{}: this run measures no {}; it measures {}", key, name,
+              ? fmt::format("{} needs evaluations: give data.valid or a data.split below 1, and "
+                            "eval.interval",
+                            name)
+              : fmt::format("this run measures no {}; it measures {}", name,
                             fmt::join(measured, ", ")));
     }
   };
@@ -213,7 +214,7 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
   if (!config.eval.evaluates()) {
     data.evaluation.clear();
   }
-  check_monitors(config, task, data);
+  check_monitors(config, task, data, resolved);
   if (files.exists(join_path(config.run.directory(), kSweepFile))) {
     throw ConfigError(
         fmt::format("{}: holds a sweep; choose another run.output_dir", config.run.directory()));
