@@ -14,6 +14,7 @@
 
 #include "core/base/json.h"
 #include "core/train/metrics.h"
+#include "core/train/task.h"
 
 namespace mstrain {
 
@@ -29,19 +30,13 @@ struct StepMetrics {
   std::vector<double> layer_norms;       // of the gradient of each parameter, where log.layers asks
 };
 
-struct Continuation {
-  std::string prompt;
-  std::string text;
-};
-
 struct EvaluationRow {
   int64_t step = 0;
-  std::vector<Metric>
-      metrics;  // over all held-out data, the loss first, then of each set; none: samples alone
+  std::vector<Metric> metrics;  // over all held-out data, then of each set; none: samples alone
   double seconds = 0;
   std::vector<Continuation> samples;
 
-  double loss() const { return metrics.at(0).value; }
+  double loss() const;  // over all; NaN where there is none
 };
 
 enum class Moment {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numbers>
 
 #include "core/base/error.h"
@@ -18,16 +19,19 @@ namespace {
 struct Counted {
   std::vector<LossProgram::Value> sums;  // the loss, then the task's metrics
   int64_t bytes = 0;
+  LossProgram::Value earned;
   RankedScores scores;
   GroupedScores grouped;
 
   explicit Counted(const TrainTask& task) : sums(1 + task.metrics.size()) {}
-  void add(const std::vector<LossProgram::Value>& more, int64_t more_bytes) {
+  void add(const Counted& more) {
     for (size_t i = 0; i < sums.size(); ++i) {
-      sums[i].sum += more[i].sum;
-      sums[i].count += more[i].count;
+      sums[i].sum += more.sums[i].sum;
+      sums[i].count += more.sums[i].count;
     }
-    bytes += more_bytes;
+    bytes += more.bytes;
+    earned.sum += more.earned.sum;
+    earned.count += more.earned.count;
   }
   // What numbers_of() gives of each of some batches. Samples that fill up the last batches count nothing.
   void add_in_order(const std::vector<double>& numbers) {
@@ -70,14 +74,22 @@ struct Measure {
 std::vector<Measure> measures_of(const TrainTask& task, const TrainData& data) {
   std::vector<Measure> measures;
   const auto mean_loss = [](const Counted& counted) { return mean(counted.sums[0]); };
+  const bool has_targets = std::ranges::any_of(
+      data.evaluation, [](const EvaluationSet& set) { return set.has_targets; });
   for (const MetricKind& kind : kMetricKinds) {
     const std::string_view name = kind.name;
+    if (!has_targets && name != kEvalReward) {
+      continue;
+    }
     const auto at = std::find(task.metrics.begin(), task.metrics.end(), name);
     if (at != task.metrics.end()) {
       const auto index = static_cast<size_t>(at - task.metrics.begin()) + 1;
       measures.push_back({&kind, [index](const Counted& c) { return mean(c.sums[index]); }});
     } else if (name == kEvalLoss) {
       measures.push_back({&kind, mean_loss});
+    } else if (name == kEvalReward && !data.evaluation.empty() &&
+               data.evaluation[0].earned != nullptr) {
+      measures.push_back({&kind, [](const Counted& c) { return mean(c.earned); }});
     } else if (name == kEvalAuc && task.has_scores) {
       measures.push_back({&kind, [](const Counted& c) { return c.scores.auc(); }});
     } else if (name == kEvalGroupedAuc && task.has_groups) {
@@ -98,11 +110,22 @@ std::vector<Measure> measures_of(const TrainTask& task, const TrainData& data) {
   return measures;
 }
 
+constexpr size_t kMostTexts = 3;  // of those that rewards are paid for, shown
+
 std::string one_line(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
+
+double EvaluationRow::loss() const {
+  for (const Metric& metric : metrics) {
+    if (std::string_view(metric.kind->name) == kEvalLoss && metric.set.empty()) {
+      return metric.value;
+    }
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
 
 std::string describe(std::span<const Metric> metrics) {
   std::string out;
@@ -151,13 +174,15 @@ std::vector<std::string> metrics_of(const TrainTask& task, const TrainData& data
 std::optional<EvaluationResult> evaluate(const LossProgram& program, const Params& params,
                                          const TrainTask& task, const TrainData& data,
                                          const TrainConfig& config, int64_t rows,
-                                         const std::atomic<bool>& stop, Progress* progress) {
+                                         const std::atomic<bool>& stop,
+                                         const std::function<Params()>& whole, Progress* progress) {
   check(!data.evaluation.empty(),
         "there is nothing to evaluate on: give data.valid, or a data.split below 1");
   const auto begin = std::chrono::steady_clock::now();
   Ranks* const ranks = current_context().ranks.get();
   EvaluationResult result;
   Counted total(task);
+  const Params all_weights = data.evaluation[0].earned != nullptr ? whole() : Params();
   const std::vector<Measure> measures = measures_of(task, data);
   const auto measure_all = [&](const Counted& counted, const std::string& set) {
     std::vector<Metric> out;
@@ -198,7 +223,21 @@ std::optional<EvaluationResult> evaluate(const LossProgram& program, const Param
                                    std::min(i + at_once, batches), batches));
       }
     }
-    total.add(counted.sums, counted.bytes);
+    for (int64_t i = 0; set.earned != nullptr && i < samples; i += config.batch.global) {
+      if (told(ranks, stop ? 1 : 0, "evaluation.stop") != 0) {
+        return std::nullopt;
+      }
+      const int64_t count = std::min(config.batch.global, samples - i);
+      Earned earned = set.earned(all_weights, i, count);
+      counted.earned.sum += earned.sum;
+      counted.earned.count += static_cast<double>(count);
+      for (Continuation& each : earned.texts) {
+        if (result.texts.size() < kMostTexts) {
+          result.texts.push_back(std::move(each));
+        }
+      }
+    }
+    total.add(counted);
     if (!set.name.empty()) {
       std::ranges::copy(measure_all(counted, set.name), std::back_inserter(result.metrics));
     }
@@ -240,12 +279,14 @@ bool Evaluation::wants(int64_t step, Moment moment) {
 void Evaluation::on_state(Trainer& trainer, Moment moment) {
   EvaluationRow row{.step = trainer.step()};
   if (evaluates(row.step, moment)) {
-    auto result =
-        evaluate(*program_, trainer.held_params(), task_, data_, config_, rows_, stop_, &progress_);
+    auto result = evaluate(
+        *program_, trainer.held_params(), task_, data_, config_, rows_, stop_,
+        [&] { return trainer.params(); }, &progress_);
     if (!result) {
       return;
     }
     row.metrics = std::move(result->metrics);
+    row.samples = std::move(result->texts);
     row.seconds = result->seconds;
     log_info("step {}  {}  ({:.1f} s)", row.step, describe(row.metrics), row.seconds);
     if (const std::string odd = not_finite(row.metrics); !odd.empty()) {
@@ -259,7 +300,7 @@ void Evaluation::on_state(Trainer& trainer, Moment moment) {
       log_info("step {}  {} goes on {}", row.step, one_line(prompt),
                one_line(row.samples.back().text));
     }
-    samples_ = row.samples;
+    samples_.assign(row.samples.end() - std::ssize(config_.eval.prompts), row.samples.end());
   }
   log_.evaluation(row);
   if (!row.metrics.empty()) {

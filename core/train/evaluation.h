@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <optional>
 
 #include "core/train/loss_program.h"
@@ -11,8 +12,8 @@
 namespace mstrain {
 
 struct EvaluationResult {
-  std::vector<Metric>
-      metrics;  // over all held-out data, the loss first; then of each set with a name
+  std::vector<Metric> metrics;      // over all held-out data, then of each set with a name
+  std::vector<Continuation> texts;  // some that rewards are paid for
   double seconds = 0;
 };
 
@@ -25,11 +26,12 @@ std::string not_finite(std::span<const Metric> metrics);
 std::vector<std::string> metrics_of(const TrainTask& task, const TrainData& data);
 
 // Over `eval.batches` of each set. None when `stop` was set meanwhile. `progress` may be null. Throws Error where nothing is held out.
-// `params` as the program takes them. Ranks along `data` take the batches in turns; every rank calls it, and all are told the same.
+// `params` as the program takes them; `whole` gives them whole, where the model's own texts are rewarded. Ranks along `data` take the batches in turns; every rank calls it, and all are told the same.
 std::optional<EvaluationResult> evaluate(const LossProgram& program, const Params& params,
                                          const TrainTask& task, const TrainData& data,
                                          const TrainConfig& config, int64_t rows,
                                          const std::atomic<bool>& stop,
+                                         const std::function<Params()>& whole,
                                          Progress* progress = nullptr);
 
 class Evaluation final : public Callback {

@@ -23,6 +23,7 @@ inline constexpr const char* kEvalPerplexity = "eval_perplexity";
 inline constexpr const char* kEvalBitsPerByte = "eval_bits_per_byte";
 inline constexpr const char* kEvalAccuracy = "eval_accuracy";
 inline constexpr const char* kEvalExactMatch = "eval_exact_match";
+inline constexpr const char* kEvalReward = "eval_reward";
 inline constexpr const char* kEvalMargin = "eval_margin";
 inline constexpr const char* kEvalChosenReward = "eval_chosen_reward";
 inline constexpr const char* kEvalRejectedReward = "eval_rejected_reward";
@@ -36,6 +37,7 @@ inline constexpr MetricKind kMetricKinds[] = {
     {kEvalBitsPerByte, "eval/bits_per_byte", "bits per byte", false},
     {kEvalAccuracy, "eval/accuracy", "accuracy", true},
     {kEvalExactMatch, "eval/exact_match", "exact match", true},
+    {kEvalReward, "eval/reward", "reward", true},
     {kEvalMargin, "eval/margin", "margin", true},
     {kEvalChosenReward, "eval/chosen_reward", "reward of chosen answers", true},
     {kEvalRejectedReward, "eval/rejected_reward", "reward of rejected answers", false},

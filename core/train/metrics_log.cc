@@ -36,7 +36,7 @@ MetricsLog::MetricsLog(const RunDirectory& directory, const TrainConfig& config,
   // On ranks that write nothing the file still has the later rows.
   std::vector<Json> rows = read_metrics(directory.files(), metrics_path_);
   std::erase_if(rows, [&](const Json& row) { return !kept.has(row); });
-  last_evaluation_ = last_with(rows, kEvalLoss);
+  last_evaluation_ = last_with(rows, kPredictions);
   last_samples_ = last_with(rows, "samples");
   for (const Json& row : rows) {
     for (const auto& [key, value] : row.items()) {
@@ -149,10 +149,14 @@ void MetricsLog::evaluation(const EvaluationRow& row) {
     last_evaluation_ = row.step;
   }
   json["time"] = now;
-  for (const auto& [prompt, text] : row.samples) {
+  for (const auto& [prompt, text, reward] : row.samples) {
     json["samples"].push_back({{"prompt", prompt}, {"text", text}});
+    if (reward) {
+      json["samples"].back()["reward"] = *reward;
+    } else {
+      last_samples_ = row.step;
+    }
     events_.text("sample/" + prompt, text, row.step, now);
-    last_samples_ = row.step;
   }
   file_.write(json);
 }

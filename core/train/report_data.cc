@@ -57,7 +57,7 @@ OrderedJson columns(const Rows& rows, const std::vector<std::string>& keys) {
 
 // The names of held-out data that have measures of their own.
 std::vector<std::string> sets_in(const Rows& evaluations) {
-  const std::string begin = std::string(kEvalLoss) + '/';
+  const std::string begin = std::string(kPredictions) + '/';
   std::vector<std::string> sets;
   for (const Json* row : evaluations) {
     for (const auto& [key, value] : row->items()) {
@@ -94,7 +94,7 @@ OrderedJson evaluation_data(const Rows& evaluations) {
     }
     Rows rows;
     for (const Json* row : evaluations) {
-      if (row->contains(of_set(kEvalLoss, set))) {
+      if (row->contains(of_set(kPredictions, set))) {
         rows.push_back(row);
       }
     }
@@ -239,7 +239,7 @@ OrderedJson run_data(FileSystem& files, const std::string& directory) {
     if (row.contains("loss")) {
       training.push_back(&row);
     }
-    if (row.contains(kEvalLoss)) {
+    if (row.contains(kPredictions)) {
       evaluations.push_back(&row);
     }
   }
@@ -252,7 +252,7 @@ OrderedJson run_data(FileSystem& files, const std::string& directory) {
   OrderedJson train = columns(
       training, {"step", "loss", "lr", "grad_norm", rate_key, "step_seconds", kBusyProcessors,
                  kResidentBytes, "episode_return", "episode_length", "entropy", "kl",
-                 "evaluator_busy", "replay_age", "game_length", "policy_entropy"});
+                 "evaluator_busy", "replay_age", "game_length", "policy_entropy", "reward"});
   train["rate"] = train[rate_key];  // whatever its unit
   OrderedJson parts = columns(training, parts_in(training));
   const std::optional<ProfileSummary> profile = read_profile(files, at(kProfileFile));

@@ -52,6 +52,8 @@ const specs = [
   { title: "Bits per byte", unit: "held out", series: heldSeries("eval_bits_per_byte"), shown: measured("eval_bits_per_byte"), digits: v => v.toFixed(4) },
   { title: "Accuracy", unit: "held out", series: heldSeries("eval_accuracy"), shown: measured("eval_accuracy"), digits: v => (v * 100).toFixed(2) + " %" },
   { title: "Exact match", unit: "held out, of whole targets", series: heldSeries("eval_exact_match"), shown: measured("eval_exact_match"), digits: v => (v * 100).toFixed(2) + " %" },
+  { title: "Reward", unit: "mean of what answers earn; dots: held out, of greedy answers", shown: () => trained("reward")() || measured("eval_reward")(), digits: v => v.toPrecision(4),
+    series: () => [...noted("reward")(), ...heldSeries("eval_reward")()] },
   { title: "Throughput", unit: () => [...new Set(view.runs.map(run => `${unitOf(run.run)}s per second`))].join(", "), series: trainSeries("rate"), zero: true, digits: short },
   { title: "Learning rate", unit: "", series: trainSeries("lr"), zero: true, digits: v => v.toPrecision(4) },
   { title: "Gradient norm", unit: "before clipping", series: trainSeries("grad_norm", true), zero: true, digits: v => v.toPrecision(4) },
@@ -146,7 +148,7 @@ const drawHead = () => {
 
 // Generated text.
 let texts = [];
-const showText = () => { const t = texts[+$("which").value]; $("texts").replaceChildren(...(t ? t.texts : []).map(t => el("pre", {}, el("em", {}, t.prompt), t.text))); };
+const showText = () => { const t = texts[+$("which").value]; $("texts").replaceChildren(...(t ? t.texts : []).map(t => el("pre", {}, el("em", {}, t.prompt), t.text, finite(t.reward) ? el("em", {}, `  earns ${t.reward.toPrecision(4)}`) : ""))); };
 const drawTexts = () => {
   const before = texts[+$("which").value], wasLast = !before || before === texts[texts.length - 1];
   texts = view.runs.flatMap(run => run.samples.map(s => ({ key: run.real + s.step, name: run.name, ...s })));

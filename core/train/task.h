@@ -120,12 +120,29 @@ struct SamplePicture {
   std::string label;  // what is asked for
 };
 
+// What a model has written after a prompt.
+struct Continuation {
+  std::string prompt;
+  std::string text;
+  std::optional<double> reward = {};  // that it earns, where it earns any
+};
+
+struct Earned {
+  double sum = 0;                   // of all rewards
+  std::vector<Continuation> texts;  // each with its own
+};
+
 // Held-out data.
 struct EvaluationSet {
   std::string name;  // empty where they are the only ones
   // The first `samples` of all `total`. Samples after these, which fill up the last batch, count nothing.
   std::function<std::unique_ptr<BatchStream>(const BatchPart& part, int64_t samples)> first;
   int64_t total = 0;
+  bool has_targets =
+      true;  // of any sample; else there is no loss, and nothing that follows from it
+  // What the model's own texts to samples first … first + count - 1 earn, a function of its weights, whole; null where nothing is paid. Every rank
+  // calls it.
+  std::function<Earned(const Params& whole, int64_t first, int64_t count)> earned = {};
 };
 
 // The data of a run, opened when it is needed.

@@ -156,7 +156,7 @@ Outcome train_and_tell(const RunRequest& request) {
                      : fmt::format(", saved at step {}; the same command goes on", result.step));
       break;
     case Outcome::kFinished: {
-      for (const auto& [prompt, text] : result.samples) {
+      for (const auto& [prompt, text, reward] : result.samples) {
         print_sample(request.out, prompt, text);
       }
       fmt::print(request.out, "{}: finished at step {}{}{}{}\n", directory, result.step,
@@ -379,7 +379,7 @@ void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint)
   }
   const HeedInterrupts heeds;
   const auto result = evaluate(*program, program->parts().cut(params), opened.task, opened.data,
-                               config, rows, request.stop);
+                               config, rows, request.stop, [&] { return params; });
   if (result) {
     print_evaluation(request.out, *result);
     if (const std::string odd = not_finite(result->metrics); !odd.empty()) {

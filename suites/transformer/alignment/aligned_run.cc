@@ -211,9 +211,16 @@ int64_t AlignedRun::bytes_of_writing() const {
     const ContextScope scope(context);
     // Where the data are not there, of the longest prompts that there may be.
     int64_t prompt = answers_ != nullptr ? 1 : data.seq_length + 1 - writing.answer_tokens;
-    for (const AnswerSample& sample :
-         answers_ != nullptr ? std::span(answers_->train) : std::span<const AnswerSample>()) {
-      prompt = std::max(prompt, sample.texts[0].answer);
+    const auto add = [&](const std::vector<AnswerSample>& samples) {
+      for (const AnswerSample& sample : samples) {
+        prompt = std::max(prompt, sample.texts[0].answer);
+      }
+    };
+    if (answers_ != nullptr) {
+      add(answers_->train);
+      for (const AnswerSet& set : answers_->valid) {
+        add(set.samples);
+      }
     }
     const int64_t rows = train.batch.global;
     const Dtype dtype = train.precision.param_dtype();
@@ -325,13 +332,16 @@ TrainData AlignedRun::samples(const Json& source) const {
     };
     const auto batch_types = task().batch_types;
     for (const AnswerSet& set : answers_->valid) {
-      std::vector<AnswerSample> scored = set.samples;
-      std::erase_if(scored,
-                    [](const AnswerSample& sample) { return !sample.texts[0].has_answer(); });
-      if (!scored.empty()) {
-        out.evaluation.push_back(
-            with_advantages(held_out_rows(set.name, rows_of(scored)), batch_types));
-      }
+      out.evaluation.push_back(
+          with_advantages(held_out_rows(set.name, rows_of(set.samples)), batch_types));
+      out.evaluation.back().has_targets = std::ranges::any_of(
+          set.samples, [](const AnswerSample& sample) { return sample.texts[0].has_answer(); });
+      out.evaluation.back().earned = [written = written_, answers = answers_, &set](
+                                         const Params& params, int64_t first, int64_t count) {
+        return written->earned(
+            params,
+            std::span(set.samples).subspan(static_cast<size_t>(first), static_cast<size_t>(count)));
+      };
     }
     return out;
   }

@@ -1,12 +1,14 @@
 #include "suites/transformer/alignment/answer_lines.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <set>
 
 #include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/data/documents.h"
+#include "suites/transformer/alignment/numbers_in_text.h"
 
 namespace mstrain {
 namespace {
@@ -20,6 +22,24 @@ const std::vector<std::string> kRoles{"system",   "user",    "assistant", "tool"
                                       "function", "ipython", "developer"};
 
 bool is_key(const std::string& key) { return std::ranges::find(kKeys, key) != kKeys.end(); }
+
+// Where the reward `number` alone looks at the line's answer, one without a number is never paid.
+void check_number(const AnswerLine& line, const ObjectiveConfig& objective) {
+  const std::vector<RewardConfig> rewards = objective.writing().rewards;
+  const auto any_is = [&](std::initializer_list<RewardType> types) {
+    return std::ranges::any_of(rewards, [&](const RewardConfig& rule) {
+      return rule.weight != 0 && std::ranges::find(types, rule.type) != types.end();
+    });
+  };
+  if (any_is({RewardType::kNumber}) &&
+      !any_is({RewardType::kExact, RewardType::kPlaces, RewardType::kLibrary}) &&
+      !line.answers.empty() && !line.answers[0].empty() && !last_number(line.answers[0])) {
+    throw IoError(
+        fmt::format("{}: there is no number in the answer {:?}, so the reward `number` is "
+                    "never paid",
+                    line.where, line.answers[0]));
+  }
+}
 
 class LineReader {
  public:
@@ -68,6 +88,9 @@ class LineReader {
       } else {
         out.answers.push_back(text_at(key));
       }
+    }
+    if (objective_.is_rewarded()) {
+      check_number(out, objective_);
     }
     if (objective_.judges() && !prefers) {
       out.is_wanted = flag_at("label");

@@ -89,7 +89,7 @@ AnswerRows::AnswerRows(std::vector<AnswerSample> samples, RowKind kind, int64_t 
     for (const AnswerText& text : samples_[i].texts) {
       longest = std::max(longest, positions_of(text) + (kind == RowKind::kEnds ? 1 : 0));
     }
-    check(longest >= 1 && longest <= seq_, "sample {} has {} positions of {}", i, longest, seq_);
+    check(longest <= seq_, "sample {} has {} positions of {}", i, longest, seq_);
     if (kind_ != RowKind::kPacked || longest > left || i == 0) {
       first_.push_back(static_cast<int64_t>(i));
       left = seq_;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
@@ -12,6 +14,7 @@
 #include "core/data/shuffle.h"
 #include "core/data/windows.h"
 #include "core/train/trainer.h"
+#include "suites/transformer/alignment/ended_answer.h"
 #include "suites/transformer/alignment/ppo_task.h"
 #include "suites/transformer/text/generate.h"
 
@@ -47,6 +50,7 @@ void GroupAnswers::prepare(const TensorParts& parts) {
   if (options_.exact && parts.shares()) {
     shared_ = std::make_shared<SharedModel>(*model_, parts);
   }
+  parts_ = &parts;
   decoder_.emplace(model_, options_.execution, generation.temperature, shared_);
   log_probs_.emplace(model_, options_.reference, options_.rows, options_.seq, generation,
                      options_.execution, shared_);
@@ -90,28 +94,27 @@ std::vector<GroupAnswers::Group> GroupAnswers::write_groups(const Params& params
       continue_tokens(*decoder_, params, given, how, tokenizer.vocab_size(), nullptr, 0, &drawn);
   std::vector<Group> out(static_cast<size_t>(prompts));
   std::vector<WrittenAnswer> texts;
-  const std::vector<int32_t> before = tokenizer.special().before;
   for (size_t i = 0; i < written.size(); ++i) {
     Group& group = out[i / size];
     group.prompt = first_prompt + static_cast<int64_t>(i / size);
-    const AnswerText& text = prompt(group.prompt);
-    WrittenAnswer answer{.prompt = tokenizer.decode(text.prompt(before)),
-                         .text = tokenizer.decode(written[i]),
-                         .expected = tokenizer.decode(text.wanted()),
-                         .is_cut = std::ssize(written[i]) >= options_.grpo.answer_tokens};
-    if (!answer.is_cut) {
-      written[i].push_back(corpus_->end);
-    }
-    answer.tokens = std::ssize(written[i]);
+    WrittenAnswer answer =
+        ended_answer(*corpus_, prompt(group.prompt), written[i], options_.grpo.answer_tokens);
     group.is_cut.push_back(answer.is_cut);
     group.answers.push_back(std::move(written[i]));
     group.log_probs.push_back(std::move(drawn.log_probs[i]));
     group.supports.push_back(std::move(drawn.supports[i]));
     texts.push_back(std::move(answer));
   }
-  const std::vector<double> rewards = rewards_.of(texts);
-  for (size_t i = 0; i < rewards.size(); ++i) {
-    out[i / size].rewards.push_back(rewards[i]);
+  const Rewards::Earned earned = rewards_.earned(texts);
+  for (size_t i = 0; i < earned.total.size(); ++i) {
+    out[i / size].rewards.push_back(earned.total[i]);
+  }
+  const auto append = [](std::vector<double>& all, const std::vector<double>& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  append(earned_, earned.total);
+  for (size_t rule = 0; rule < earned.rules.size(); ++rule) {
+    append(earned_by_rule_[rule], earned.rules[rule]);
   }
   for (Group& group : out) {
     group.advantages = advantages_of(group.rewards, options_.grpo.scale, options_.grpo.negatives);
@@ -219,13 +222,14 @@ void GroupAnswers::write(Trainer& trainer) {
   const int64_t first = step / grpo.passes * prompts * (1 + grpo.resample);
   std::vector<Group> groups;
   std::vector<Group> even;
-  double reward = 0, answers = 0, tokens = 0, cut = 0, alike = 0;
+  double answers = 0, tokens = 0, cut = 0, alike = 0, replaced = 0;
+  earned_.clear();
+  earned_by_rule_.assign(grpo.rewards.size(), {});
   for (int64_t round = 0; round <= grpo.resample && std::ssize(groups) < prompts; ++round) {
     const uint64_t seed = hash_combine(hash_combine(options_.seed, static_cast<uint64_t>(step)),
                                        static_cast<uint64_t>(round));
     for (Group& group : write_groups(params, first + round * prompts, prompts, seed)) {
       answers += static_cast<double>(grpo.group);
-      reward += std::accumulate(group.rewards.begin(), group.rewards.end(), 0.0);
       cut += static_cast<double>(std::count(group.is_cut.begin(), group.is_cut.end(), true));
       alike += group.is_even() ? static_cast<double>(grpo.group) : 0;
       for (const std::vector<int32_t>& answer : group.answers) {
@@ -235,8 +239,16 @@ void GroupAnswers::write(Trainer& trainer) {
         even.push_back(std::move(group));
       } else if (std::ssize(groups) < prompts) {
         groups.push_back(std::move(group));
+        replaced += round > 0 ? 1 : 0;
       }
     }
+  }
+  if (groups.empty() && !options_.ppo && std::exchange(says_even_, false)) {
+    log_warning(
+        "step {}: the answers to each prompt earn the same, so no reward teaches anything; further "
+        "such "
+        "steps have an even_groups of 1 in metrics.jsonl",
+        step + 1);
   }
   for (size_t i = 0; std::ssize(groups) < prompts; ++i) {
     groups.push_back(std::move(even[i]));
@@ -260,11 +272,31 @@ void GroupAnswers::write(Trainer& trainer) {
   trainer.note("writing_seconds",
                std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   measure(trainer, params);
-  trainer.note("reward", reward / answers);
+  note_rewards(trainer);
   trainer.note("answer_tokens", tokens / answers);
   trainer.note("cut_answers", cut / answers);
   if (!options_.ppo) {
     trainer.note("even_groups", alike / answers);
+  }
+  if (grpo.resample > 0) {
+    trainer.note("replaced_prompts", replaced / static_cast<double>(prompts));
+  }
+}
+
+void GroupAnswers::note_rewards(Trainer& trainer) const {
+  const auto mean = [](const std::vector<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  };
+  const double of_all = mean(earned_);
+  trainer.note("reward", of_all);
+  double squares = 0;
+  for (const double each : earned_) {
+    squares += (each - of_all) * (each - of_all);
+  }
+  trainer.note("reward_deviation", std::sqrt(squares / static_cast<double>(earned_.size())));
+  const std::vector<std::string> names = rewards_.names();
+  for (size_t rule = 0; rule < names.size(); ++rule) {
+    trainer.note("reward/" + names[rule], mean(earned_by_rule_[rule]));
   }
 }
 

@@ -39,7 +39,7 @@ class GroupAnswers final : public Callback {
   GroupAnswers(std::shared_ptr<const CausalModel> model, std::shared_ptr<const AnswerCorpus> corpus,
                const GroupAnswersOptions& options);
 
-  void on_start(Trainer& trainer) override { write(trainer); }
+  // Of a run that begins or goes on before its first step as well.
   bool wants(int64_t, Moment moment) override { return moment == Moment::kStep; }
   void on_state(Trainer& trainer, Moment) override { write(trainer); }
   std::string name() const override { return keeps() ? "answers" : ""; }
@@ -48,9 +48,13 @@ class GroupAnswers final : public Callback {
 
   std::unique_ptr<BatchStream> stream(const BatchPart& part, int64_t first) const;
 
+  // What the model with these weights, whole, earns by what it writes to some prompts, each token the likeliest. Every rank writes all of it, or, as
+  // for steps, those along `tensor` do together.
+  Earned earned(const Params& params, std::span<const AnswerSample> prompts);
+
  private:
   struct Group;
-  // Log-probabilities.
+  // Whether log-probabilities are.
   bool keeps() const { return options_.grpo.passes > 1 || options_.ppo; }
   void prepare(const TensorParts& parts);
   void write(Trainer& trainer);
@@ -64,12 +68,18 @@ class GroupAnswers final : public Callback {
   void note_mismatch(Trainer& trainer, std::span<const float> log_probs) const;
   // A first step of which nothing is learned is an error: none after it would be better.
   void say_all_are_cut(int64_t step) const;
+  // Notes what the newest answers earn, rule by rule, and how unlike.
+  void note_rewards(Trainer& trainer) const;
   void add_row(const Group& group, size_t answer, int64_t row);
   const AnswerText& prompt(int64_t index) const;
 
   std::shared_ptr<const AnswerCorpus> corpus_;
   GroupAnswersOptions options_;
   Rewards rewards_;
+  const TensorParts* parts_ = nullptr;  // of the trainer's programs
+  bool says_even_ = true;               // where steps teach nothing, once
+  std::vector<double> earned_;  // by the answers of the newest round of writing, and of each rule
+  std::vector<std::vector<double>> earned_by_rule_;
   std::shared_ptr<const CausalModel> model_;
   std::shared_ptr<const SharedModel> shared_;  // null: every rank writes by itself
   std::optional<Decoder> decoder_;

@@ -10,6 +10,8 @@
 namespace mstrain {
 
 enum class RewardType { kExact, kNumber, kRegex, kLength, kPlaces, kLibrary, kModel };
+inline constexpr const char* kRewardTypes[] = {"exact",  "number",  "regex", "length",
+                                               "places", "library", "model"};
 
 struct RewardConfig {
   RewardType type = RewardType::kExact;
@@ -23,12 +25,15 @@ struct RewardConfig {
     v("type", type,
       "1 where it is so, else 0. exact: the answer is the line's; number: the last number in it is "
       "the line's last one; regex: it holds a match of pattern; length: it has at_most tokens or "
-      "fewer. places: the share of its characters, or of the line's answer where that is longer, "
+      "fewer, its end among them. places: the share of its characters, or of the line's answer "
+      "where that is longer, "
       "that stand where they should. library: what the shared library at path says (c_reward.h); "
       "model: the score of the reward model at path",
-      rule::one_of({"exact", "number", "regex", "length", "places", "library", "model"}));
+      rule::one_of({kRewardTypes[0], kRewardTypes[1], kRewardTypes[2], kRewardTypes[3],
+                    kRewardTypes[4], kRewardTypes[5], kRewardTypes[6]}));
     v("weight", weight, "what it is multiplied by; rewards add up");
-    v("pattern", pattern, "regex: ECMAScript's syntax");
+    v("pattern", pattern,
+      "regex: ECMAScript's syntax, over characters; (?i) before it leaves case open");
     v("at_most", at_most, "length: so many tokens", rule::at_least(0));
     v("path", path, "library, model: where it is");
   }

@@ -30,7 +30,6 @@ class ReferencePoint final : public Callback {
   ReferencePoint(std::shared_ptr<const CausalModel> model, std::shared_ptr<const AnswerRows> rows,
                  const ReferencePointOptions& options);
 
-  void on_start(Trainer& trainer) override { find(trainer); }
   bool wants(int64_t, Moment moment) override { return moment == Moment::kStep; }
   void on_state(Trainer& trainer, Moment) override { find(trainer); }
 

@@ -3,14 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+#include <limits>
 #include <numeric>
-#include <regex>
+#include <optional>
 
 #include "core/base/error.h"
+#include "suites/transformer/alignment/numbers_in_text.h"
 #include "suites/transformer/alignment/reward_library.h"
 #include "suites/transformer/alignment/reward_model.h"
+#include "suites/transformer/alignment/text_pattern.h"
 
 namespace mstrain {
 
@@ -18,19 +20,22 @@ class Rewards::Rule {
  public:
   Rule(const RewardConfig& config, const AutoOr<std::string>& end);
   std::vector<double> of(std::span<const WrittenAnswer> answers) const;
-  double weight() const { return config_.weight; }
+  const RewardConfig& config() const { return config_; }
 
  private:
   double of(const WrittenAnswer& answer) const;
+  bool matches(const std::string& text) const;
 
   RewardConfig config_;
-  std::regex pattern_;
+  std::optional<TextPattern> pattern_;
   std::optional<RewardLibrary> library_;
   std::optional<RewardModel> model_;
 };
 
-Rewards::Rule::Rule(const RewardConfig& config, const AutoOr<std::string>& end)
-    : config_(config), pattern_(config.pattern) {
+Rewards::Rule::Rule(const RewardConfig& config, const AutoOr<std::string>& end) : config_(config) {
+  if (config.type == RewardType::kRegex) {
+    pattern_.emplace(config.pattern);
+  }
   if (config.type == RewardType::kLibrary) {
     library_.emplace(config.path);
   }
@@ -59,27 +64,45 @@ std::vector<double> Rewards::Rule::of(std::span<const WrittenAnswer> answers) co
   return out;
 }
 
+namespace {
+
+[[noreturn]] void fail_of_entry(const YamlNode& tree, const std::string& key, size_t index,
+                                const std::string& message) {
+  const std::string name = fmt::format("{}[{}]", key, index);
+  const YamlNode* const list = find_config(tree, key);
+  if (list != nullptr && index < list->children.size()) {
+    yaml_fail(list->children[index], name, message);
+  }
+  config_fail(tree, name, message);
+}
+
+}  // namespace
+
 void check_rewards(const std::vector<RewardConfig>& rewards, const std::string& key,
                    const YamlNode& tree) {
   if (rewards.empty()) {
     config_fail(tree, key, "nothing would be earned");
   }
-  for (const RewardConfig& rule : rewards) {
+  if (std::all_of(rewards.begin(), rewards.end(),
+                  [](const RewardConfig& rule) { return rule.weight == 0; })) {
+    config_fail(tree, key, "all weights are 0: nothing would be earned");
+  }
+  for (size_t i = 0; i < rewards.size(); ++i) {
+    const RewardConfig& rule = rewards[i];
+    const auto refuse = [&](const std::string& message) { fail_of_entry(tree, key, i, message); };
     const auto goes_with = [&](const char* what, const char* types, bool is_of_type,
                                bool is_there) {
       if (is_of_type != is_there) {
-        config_fail(tree, key,
-                    is_there ? fmt::format("{} belongs to type {}", what, types)
-                             : fmt::format("type {} needs {}", types, what));
+        refuse(is_there ? fmt::format("{} belongs to type {}", what, types)
+                        : fmt::format("type {} needs {}", types, what));
       }
     };
     goes_with("pattern", "regex", rule.type == RewardType::kRegex, !rule.pattern.empty());
     goes_with("at_most", "length", rule.type == RewardType::kLength, rule.at_most > 0);
     const bool has_path = rule.type == RewardType::kLibrary || rule.type == RewardType::kModel;
     if (has_path == rule.path.empty()) {
-      config_fail(tree, key,
-                  has_path ? "types library and model need path"
-                           : "path belongs to types library and model");
+      refuse(has_path ? "types library and model need path"
+                      : "path belongs to types library and model");
     }
     if (has_path) {
       try {
@@ -89,13 +112,13 @@ void check_rewards(const std::vector<RewardConfig>& rewards, const std::string& 
           check_reward_model(rule.path);
         }
       } catch (const Error& error) {
-        config_fail(tree, key, error.what());
+        refuse(error.what());
       }
     }
     try {
-      const std::regex tried(rule.pattern);
-    } catch (const std::regex_error& error) {
-      config_fail(tree, key, fmt::format("pattern {}: {}", rule.pattern, error.what()));
+      const TextPattern tried(rule.pattern);
+    } catch (const Error& error) {
+      refuse(fmt::format("pattern {}: {}", rule.pattern, error.what()));
     }
   }
 }
@@ -106,54 +129,6 @@ Rewards::Rewards(const std::vector<RewardConfig>& rules, const AutoOr<std::strin
   }
 }
 Rewards::~Rewards() = default;
-
-namespace {
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-// Where a number begins of which the last digits of its whole part, up to a comma before them, begin at `begin` and end at
-// `end`: commas cut digits into groups of three, but for the first one, which may be shorter.
-size_t begin_of_groups(std::string_view text, size_t begin, size_t end) {
-  size_t first = begin;
-  for (size_t group = end - begin; group == 3 && first > 0 && text[first - 1] == ',';) {
-    const size_t comma = first - 1;
-    first = comma;
-    while (first > 0 && is_digit(text[first - 1])) {
-      --first;
-    }
-    group = comma - first;
-    if (group == 0 || group > 3) {
-      return begin;
-    }
-  }
-  return first;
-}
-
-}  // namespace
-
-std::optional<double> last_number(std::string_view text) {
-  const auto last = std::find_if(text.rbegin(), text.rend(), is_digit);
-  if (last == text.rend()) {
-    return std::nullopt;
-  }
-  const auto end = static_cast<size_t>(text.rend() - last);
-  size_t begin = end;
-  bool has_point = false;
-  while (begin > 0 && (is_digit(text[begin - 1]) || (text[begin - 1] == '.' && !has_point &&
-                                                     begin > 1 && is_digit(text[begin - 2])))) {
-    has_point = has_point || text[begin - 1] == '.';
-    --begin;
-  }
-  begin = begin_of_groups(text, begin, std::min(text.find('.', begin), end));
-  if (begin > 0 && text[begin - 1] == '-' && (begin == 1 || !is_digit(text[begin - 2]))) {
-    --begin;
-  }
-  std::string digits(text.substr(begin, end - begin));
-  std::erase(digits, ',');
-  double value = 0;
-  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  return result.ec == std::errc() ? std::optional(value) : std::nullopt;
-}
 
 double share_in_place(std::string_view text, std::string_view expected) {
   const size_t longer = std::max(text.size(), expected.size());
@@ -171,8 +146,7 @@ double Rewards::Rule::of(const WrittenAnswer& answer) const {
       const std::optional<double> written = last_number(answer.text);
       return written.has_value() && written == last_number(answer.expected) ? 1 : 0;
     }
-    case RewardType::kRegex:
-      return std::regex_search(answer.text.begin(), answer.text.end(), pattern_) ? 1 : 0;
+    case RewardType::kRegex: return matches(answer.text) ? 1 : 0;
     case RewardType::kLength: return answer.tokens <= config_.at_most ? 1 : 0;
     case RewardType::kPlaces: return share_in_place(answer.text, answer.expected);
     case RewardType::kLibrary:
@@ -181,15 +155,45 @@ double Rewards::Rule::of(const WrittenAnswer& answer) const {
   fail("this reward is of all answers together");
 }
 
-std::vector<double> Rewards::of(std::span<const WrittenAnswer> answers) const {
-  std::vector<double> total(answers.size(), 0.0);
-  for (const Rule& rule : rules_) {
-    const std::vector<double> scores = rule.of(answers);
-    for (size_t i = 0; i < answers.size(); ++i) {
-      total[i] += rule.weight() * scores[i];
-    }
+bool Rewards::Rule::matches(const std::string& text) const {
+  try {
+    return pattern_->is_in(text);
+  } catch (const Error& error) {
+    fail("rewards: to look for pattern {} in the answer {:?} {}", config_.pattern, text,
+         error.what());
   }
-  return total;
+}
+
+Rewards::Earned Rewards::earned(std::span<const WrittenAnswer> answers) const {
+  Earned out{.total = std::vector<double>(answers.size(), 0.0), .rules = {}};
+  for (const Rule& rule : rules_) {
+    std::vector<double> scores = rule.of(answers);
+    for (size_t i = 0; i < answers.size(); ++i) {
+      out.total[i] += rule.config().weight * scores[i];
+      check(std::abs(out.total[i]) <= std::numeric_limits<float>::max(),
+            "rewards: the answer {:?} earns {} by {}{}{}, which no float holds", answers[i].text,
+            scores[i], kRewardTypes[static_cast<size_t>(rule.config().type)],
+            rule.config().path.empty() ? "" : " ", rule.config().path);
+    }
+    out.rules.push_back(std::move(scores));
+  }
+  return out;
+}
+
+std::vector<double> Rewards::of(std::span<const WrittenAnswer> answers) const {
+  return earned(answers).total;
+}
+
+std::vector<std::string> Rewards::names() const {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < rules_.size(); ++i) {
+    const RewardType type = rules_[i].config().type;
+    const auto before = std::count_if(rules_.begin(), rules_.begin() + static_cast<ptrdiff_t>(i),
+                                      [&](const Rule& rule) { return rule.config().type == type; });
+    const char* const name = kRewardTypes[static_cast<size_t>(type)];
+    out.push_back(before == 0 ? name : fmt::format("{}_{}", name, before + 1));
+  }
+  return out;
 }
 
 std::vector<double> advantages_of(std::span<const double> rewards, AdvantageScale scale,

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,7 +11,8 @@
 
 namespace mstrain {
 
-// Throws ConfigError, with the line of `key` in `tree`, for a pattern that is none, a library that cannot be used, and a key that its type does not ask for.
+// Throws ConfigError, with its line in `tree` and which of those at `key` it is, for a pattern that is none, a library that cannot be used, and a key that its type
+// does not ask for; and where no weight is other than 0.
 void check_rewards(const std::vector<RewardConfig>& rewards, const std::string& key,
                    const YamlNode& tree);
 
@@ -29,17 +29,21 @@ class Rewards {
   // `end`: objective.end, for reward models.
   Rewards(const std::vector<RewardConfig>& rules, const AutoOr<std::string>& end);
   ~Rewards();
-  // What each answer earns. Throws Error where a library fails, or a model gives what is no number.
+  struct Earned {
+    std::vector<double> total;               // of each answer
+    std::vector<std::vector<double>> rules;  // each one's, without its weight
+  };
+  // What each answer earns. Throws Error where a library fails, a pattern takes too long, or what is earned is no number that a float holds.
+  Earned earned(std::span<const WrittenAnswer> answers) const;
   std::vector<double> of(std::span<const WrittenAnswer> answers) const;
+  // The rules' types; a second one of a type is "regex_2".
+  std::vector<std::string> names() const;
 
  private:
   class Rule;
   std::vector<Rule> rules_;
 };
 
-// The last number that a text holds, with its sign; commas may cut it into thousands. Nothing where there is none, or it is
-// beyond what a double holds.
-std::optional<double> last_number(std::string_view text);
 // The share of the characters of the longer one that both have in the same place; 1 of two empty ones.
 double share_in_place(std::string_view text, std::string_view expected);
 

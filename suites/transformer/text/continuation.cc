@@ -30,10 +30,10 @@ struct Row {
 };
 
 // Texts in the sequences of a decoder. Those that have ended make room for others, or are left out, as soon as they are many enough.
-class Continuation {
+class TextsUnderWay {
  public:
-  Continuation(Decoder& decoder, const Params& params, const WriteOptions& options, int64_t known,
-               const OnToken& on_token, size_t held, size_t rows, DrawnTokens* drawn)
+  TextsUnderWay(Decoder& decoder, const Params& params, const WriteOptions& options, int64_t known,
+                const OnToken& on_token, size_t held, size_t rows, DrawnTokens* drawn)
       : decoder_(decoder),
         params_(params),
         options_(options),
@@ -253,7 +253,7 @@ std::vector<std::vector<int32_t>> continue_tokens(Decoder& decoder, const Params
   check_sampling(options.sampling);
   check(drawn == nullptr || options.sampling.temperature == 1,
         "log-probabilities are those of the decoder's temperature");
-  return Continuation(decoder, params, options, known, on_token, held, prompts.size(), drawn)
+  return TextsUnderWay(decoder, params, options, known, on_token, held, prompts.size(), drawn)
       .run(prompts);
 }
 

@@ -278,7 +278,7 @@ TEST_F(PipelinedRun, EvaluatesByStages) {
     const StepProgram& step = *planned.step;
     const Params own = step.first_state(init_params(step.stage_parameters(), 1)).params;
     weights = own.size();
-    const auto result = evaluate(*planned.loss, own, task, small_data(), config, 1, never);
+    const auto result = evaluate(*planned.loss, own, task, small_data(), config, 1, never, nullptr);
     std::vector<double> values;
     for (const Metric& metric : result->metrics) {
       values.push_back(metric.value);

@@ -255,7 +255,8 @@ TEST_F(GptObjective, AnEvaluationIsTheSameWithAnyNumberOfSamplesAtOnce) {
     const Params params = init_params(opened.task.parameters, 11);
     const auto measured = [&](int64_t rows) {
       const LossProgram program(opened.task, opened.config.train, rows, one_thread());
-      return *evaluate(program, params, opened.task, opened.data, opened.config.train, rows, never);
+      return *evaluate(program, params, opened.task, opened.data, opened.config.train, rows, never,
+                       [&] { return params; });
     };
     const EvaluationResult expected = measured(1);
     for (const int64_t rows : {2, 5, 7, 16, 100}) {

@@ -61,7 +61,8 @@ class Measures : public testing::Test {
     const Context context;
     const LossProgram program(task, config.train, rows, context);
     const std::atomic<bool> never = false;
-    const auto result = evaluate(program, params, task, data, config.train, rows, never);
+    const auto result =
+        evaluate(program, params, task, data, config.train, rows, never, [&] { return params; });
     EXPECT_EQ(metrics_of(task, data),
               (std::vector<std::string>{"eval_loss", "eval_perplexity", "eval_bits_per_byte",
                                         "eval_accuracy"}));

@@ -267,6 +267,18 @@ TEST_F(AnswersTest, EmptyAndLongAnswersAreCounted) {
   EXPECT_EQ(skipped.counts.overlong, 2);
 }
 
+TEST_F(AnswersTest, AnAnswerThatIsNeverPaidIsMalformed) {
+  data_.split = 1;
+  objective_.type = ObjectiveType::kGrpo;
+  objective_.grpo.answer_tokens = 2;
+  objective_.grpo.rewards = {{.type = RewardType::kNumber}};
+  const std::string line = R"({"prompt": "a", "answer": "b"})";
+  EXPECT_THAT(message_of<IoError>([&] { open(line); }),
+              HasSubstr("lines.jsonl:1: there is no number in the answer \"b\""));
+  objective_.grpo.rewards.push_back({.type = RewardType::kExact});
+  EXPECT_EQ(open(line).train.size(), 1);
+}
+
 TEST_F(AnswersTest, AMalformedLineIsNamed) {
   const std::string good = "{\"prompt\": \"a\", \"response\": \"b\"}\n";
   const auto error = [&](const std::string& line) {

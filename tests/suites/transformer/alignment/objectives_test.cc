@@ -295,6 +295,48 @@ TEST_F(AnswerRuns, WhatAnswersEarnRises) {
   }
 }
 
+TEST_F(AnswerRuns, HeldOutPromptsAreAnsweredAndRewarded) {
+  train(tree("tuned", "type: sft", "", 60));
+  YamlNode config = tree(
+      "grpo", "type: grpo, grpo: {group: 3, answer_tokens: 5, rewards: [{type: exact, weight: 2}]}",
+      "");
+  apply_overrides(config, Overrides{"model.init.from=" + folder_ / "tuned",
+                                    "checkpoint.best=eval_reward", "eval.interval=3"});
+  const std::vector<Json> rows = train(config);
+  const std::vector<double> rewards = of(rows, "eval_reward");
+  const std::vector<double> matches = of(rows, "eval_exact_match");
+  ASSERT_EQ(rewards.size(), 4U);
+  for (size_t i = 0; i < rewards.size(); ++i) {
+    EXPECT_DOUBLE_EQ(rewards[i], 2 * matches[i]);  // both are of greedy answers
+  }
+  EXPECT_GT(rewards[0], 0);
+  EXPECT_EQ(of(rows, "reward/exact").size(), of(rows, "reward").size());
+  EXPECT_EQ(std::ranges::count_if(rows,
+                                  [](const Json& row) {
+                                    return row.contains("samples") &&
+                                           row["samples"].at(0).contains("reward");
+                                  }),
+            4);
+  std::FILE* const out = std::tmpfile();
+  evaluate_checkpoint({real_files(), config, stop_, out}, folder_ / "grpo");
+  std::rewind(out);
+  std::string said(1000, '\0');
+  said.resize(std::fread(said.data(), 1, said.size(), out));
+  std::fclose(out);
+  EXPECT_THAT(said, HasSubstr("reward"));
+}
+
+TEST_F(AnswerRuns, RewardsAreAskedOnceForEachStep) {
+  const YamlNode config = tree("counted",
+                               "type: grpo, grpo: {group: 3, answer_tokens: 2, rewards: [{type: "
+                               "library, path: " +
+                                   std::string(MSTRAIN_PLUGINS) + "/libreward_counts.so}]}",
+                               "", 3);
+  YamlNode without = config;
+  apply_overrides(without, Overrides{"eval.interval=none"});
+  EXPECT_THAT(of(train(without), "reward"), testing::ElementsAre(1, 2, 3));
+}
+
 // The network draws an end once in 257 tokens: of some seeds the first step has one, and a later one has none.
 TEST_F(AnswerRuns, AStepWhoseAnswersAreAllCutTeachesNothing) {
   for (int seed = 0; seed < 200; ++seed) {
@@ -409,7 +451,7 @@ TEST_F(AnswerRuns, WhatMakesNoSenseIsNamed) {
           "a",
           "type: grpo, grpo: {group: 3, answer_tokens: 1, rewards: [{type: regex, pattern: '('}]}",
           "")),
-      HasSubstr("objective.grpo.rewards: pattern ("));
+      HasSubstr("objective.grpo.rewards[0]: pattern (: "));
   EXPECT_THAT(error(tree("a", "type: dpo", ", lora: {rank: 2, modules_to_save: [ln_f]}")),
               HasSubstr("model.lora.modules_to_save"));
   EXPECT_THAT(error(tree("a", std::string(kPrintable) + ", generation: {top_k: 258}}", "")),

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
+#include "suites/transformer/alignment/numbers_in_text.h"
 #include "tests/core/base/message_of.h"
 
 namespace mstrain {
@@ -45,8 +46,23 @@ TEST(Rewards, TheLastNumberIsTheAnswer) {
   EXPECT_EQ(last_number("-3.5"), -3.5);
   EXPECT_EQ(last_number("10-3"), 3);
   EXPECT_EQ(last_number("x=-7 apples"), -7);
-  EXPECT_EQ(last_number(".5"), 5);
-  EXPECT_EQ(last_number("1.2.3"), 2.3);
+  EXPECT_EQ(last_number(".5"), 0.5);
+  EXPECT_EQ(last_number("so -.5!"), -0.5);
+  EXPECT_EQ(last_number("wait ... 5"), 5);
+  EXPECT_EQ(last_number("wait...5"), 5);
+  EXPECT_EQ(last_number("1.2.3"), std::nullopt);
+  EXPECT_EQ(last_number("7 of 9.99.1"), 7);
+  EXPECT_EQ(last_number("1e3"), 1000);
+  EXPECT_EQ(last_number("2.5E-1."), 0.25);
+  EXPECT_EQ(last_number("1e+2"), 100);
+  EXPECT_EQ(last_number("4 eggs, 3e"), 3);
+  EXPECT_EQ(last_number("+5"), 5);
+  EXPECT_EQ(last_number("\u22125"), -5);
+  EXPECT_EQ(last_number("3/4"), 0.75);
+  EXPECT_EQ(last_number("-1/2"), -0.5);
+  EXPECT_EQ(last_number("1/0"), std::nullopt);
+  EXPECT_EQ(last_number("8, on 24/12/2024"), 8);
+  EXPECT_EQ(last_number("and/or 3/"), 3);
   EXPECT_EQ(last_number("none"), std::nullopt);
   EXPECT_EQ(last_number("costs $1,234.50"), 1234.5);
   EXPECT_EQ(last_number("-12,345,678"), -12345678);
@@ -73,6 +89,33 @@ TEST(Rewards, AdvantagesBelowZeroCountAsOneSays) {
   EXPECT_EQ(advantages_of(rewards, AdvantageScale::kNone), (std::vector<double>{0, -1, -1, 2}));
   EXPECT_EQ(advantages_of(rewards, AdvantageScale::kNone, 0.25),
             (std::vector<double>{0, -0.25, -0.25, 2}));
+}
+
+TEST(Rewards, WhatNoFloatHoldsIsAnError) {
+  const Rewards rewards({{.type = RewardType::kExact, .weight = 1e300}}, {});
+  EXPECT_THAT(message_of<Error>([&] { earned(rewards, "46", "46", 3); }),
+              HasSubstr("the answer \"46\" earns 1 by exact, which no float holds"));
+}
+
+TEST(Rewards, AreAlsoKnownByRule) {
+  const Rewards rewards({{.type = RewardType::kExact, .weight = 2},
+                         {.type = RewardType::kRegex, .pattern = "4"},
+                         {.type = RewardType::kRegex, .pattern = "6"}},
+                        {});
+  EXPECT_THAT(rewards.names(), ElementsAre("exact", "regex", "regex_2"));
+  const std::vector<WrittenAnswer> answers{{.text = "4", .expected = "4"},
+                                           {.text = "6", .expected = "4"}};
+  const Rewards::Earned earned = rewards.earned(answers);
+  EXPECT_THAT(earned.total, ElementsAre(3, 1));
+  EXPECT_THAT(earned.rules, ElementsAre(ElementsAre(1, 0), ElementsAre(1, 0), ElementsAre(0, 1)));
+}
+
+TEST(Rewards, APatternThatTakesTooLongIsAnError) {
+  // Only what comes again has to be tried from every place, in every way.
+  const Rewards rewards({{.type = RewardType::kRegex, .pattern = "(x+x+)+y\\1"}}, {});
+  const std::string text(40, 'x');
+  EXPECT_THAT(message_of<Error>([&] { earned(rewards, text, "", 9); }),
+              HasSubstr("pattern (x+x+)+y\\1 in the answer \"" + text + "\" takes more than "));
 }
 
 std::string library(const std::string& name) {
@@ -119,6 +162,9 @@ TEST(RewardLibrary, MistakesNameTheFileAndWhatIsWrong) {
   }
   EXPECT_DEATH(earned(from_library("aborts"), "46", "46", 3),
                "mstrain: .*libreward_aborts.so crashed in score\\(\\): it called abort\\(\\)");
+  EXPECT_EXIT(
+      earned(from_library("exits"), "46", "46", 3), testing::ExitedWithCode(1),
+      "mstrain: .*libreward_exits.so ended the process in score\\(\\): it called exit\\(\\)");
 }
 
 TEST(RewardLibrary, KeysBelongToTheirTypes) {
@@ -137,10 +183,21 @@ TEST(RewardLibrary, KeysBelongToTheirTypes) {
   };
   EXPECT_THAT(
       message_for("{type: exact, path: nowhere.so}"),
-      HasSubstr("my.yaml:1: objective.grpo.rewards: path belongs to types library and model"));
+      HasSubstr("my.yaml:1: objective.grpo.rewards[0]: path belongs to types library and model"));
   EXPECT_THAT(message_for("{type: library}"), HasSubstr("types library and model need path"));
   EXPECT_THAT(message_for("{type: library, path: nowhere.so}"),
               HasSubstr("nowhere.so: there is no such library"));
+  const YamlNode two = parse_yaml(
+      "objective:\n  grpo:\n    rewards:\n      - {type: exact}\n      - {type: regex}\n",
+      "my.yaml");
+  const std::vector<RewardConfig> rules{{}, {.type = RewardType::kRegex}};
+  EXPECT_THAT(message_of<ConfigError>([&] { check_rewards(rules, "objective.grpo.rewards", two); }),
+              HasSubstr("my.yaml:5: objective.grpo.rewards[1]: type regex needs pattern"));
+  const std::vector<RewardConfig> nothing{{.weight = 0},
+                                          {.type = RewardType::kPlaces, .weight = 0}};
+  EXPECT_THAT(
+      message_of<ConfigError>([&] { check_rewards(nothing, "objective.grpo.rewards", two); }),
+      HasSubstr("objective.grpo.rewards: all weights are 0"));
 }
 
 }  // namespace

@@ -14,17 +14,24 @@
 #define ABORTS 8
 #define WRITES_TOO_MUCH 9
 #define SAYS_NOTHING 10
+#define EXITS 11
+#define COUNTS 12 /* no fault: each answer earns how often it was asked */
 
 static int score(const mstrain_answer* answers, int64_t count, double* rewards) {
+  static int calls = 0;
   (void)answers;
+  ++calls;
   if (FAULT == FAILS || FAULT == SAYS_NOTHING) {
     return 3;
   }
   if (FAULT == ABORTS) {
     abort();
   }
+  if (FAULT == EXITS) {
+    exit(0);
+  }
   for (int64_t i = 0; i + (FAULT == LEAVES_OUT) < count + (FAULT == WRITES_TOO_MUCH); ++i) {
-    rewards[i] = FAULT == GIVES_NAN ? NAN : 1;
+    rewards[i] = FAULT == GIVES_NAN ? NAN : FAULT == COUNTS ? calls : 1;
   }
   return 0;
 }
