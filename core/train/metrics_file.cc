@@ -1,6 +1,7 @@
 #include "core/train/metrics_file.h"
 
 #include "core/base/error.h"
+#include "core/train/metrics.h"
 
 namespace mstrain {
 namespace {
@@ -46,8 +47,12 @@ std::vector<Json> read_metrics(FileSystem& files, const std::string& path) {
   return rows;
 }
 
+bool is_evaluation(const Json& row, std::string_view set) {
+  return row.contains(of_set(kEvalLoss, set)) || row.contains(of_set(kEvalReward, set));
+}
+
 bool MetricsKept::has(const Json& row) const {
-  const int64_t last = row.contains("eval_loss") ? evaluation
+  const int64_t last = is_evaluation(row)        ? evaluation
                        : row.contains("samples") ? samples
                                                  : training;
   return row["step"].get<int64_t>() <= last;

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/files.h"
@@ -26,6 +27,9 @@ inline constexpr const char* kPredictions = "eval_predictions";
 // The rows of `path`, none where it is missing. What is no object with an integer `step` is left out: a killed run may
 // leave half a line.
 std::vector<Json> read_metrics(FileSystem& files, const std::string& path);
+
+// Whether it is one of an evaluation that measured the held-out data `set`, "" for all of them.
+bool is_evaluation(const Json& row, std::string_view set = "");
 
 // The last steps of which rows are kept, by kind.
 struct MetricsKept {

@@ -9,10 +9,11 @@ namespace mstrain {
 namespace {
 
 // The step of the last row that has `key`; 0: none has.
-int64_t last_with(const std::vector<Json>& rows, const char* key) {
+template <class Is>
+int64_t last_of(const std::vector<Json>& rows, const Is& is) {
   int64_t step = 0;
   for (const Json& row : rows) {
-    if (row.contains(key)) {
+    if (is(row)) {
       step = std::max(step, row["step"].get<int64_t>());
     }
   }
@@ -36,8 +37,8 @@ MetricsLog::MetricsLog(const RunDirectory& directory, const TrainConfig& config,
   // On ranks that write nothing the file still has the later rows.
   std::vector<Json> rows = read_metrics(directory.files(), metrics_path_);
   std::erase_if(rows, [&](const Json& row) { return !kept.has(row); });
-  last_evaluation_ = last_with(rows, kPredictions);
-  last_samples_ = last_with(rows, "samples");
+  last_evaluation_ = last_of(rows, [](const Json& row) { return is_evaluation(row); });
+  last_samples_ = last_of(rows, [](const Json& row) { return row.contains("samples"); });
   for (const Json& row : rows) {
     for (const auto& [key, value] : row.items()) {
       if (key.starts_with(kPredictions) && value.is_number_integer()) {

@@ -57,13 +57,12 @@ OrderedJson columns(const Rows& rows, const std::vector<std::string>& keys) {
 
 // The names of held-out data that have measures of their own.
 std::vector<std::string> sets_in(const Rows& evaluations) {
-  const std::string begin = std::string(kPredictions) + '/';
   std::vector<std::string> sets;
   for (const Json* row : evaluations) {
     for (const auto& [key, value] : row->items()) {
-      if (key.starts_with(begin) &&
-          std::find(sets.begin(), sets.end(), key.substr(begin.size())) == sets.end()) {
-        sets.push_back(key.substr(begin.size()));
+      const std::string set = key.substr(std::min(key.find('/'), key.size() - 1) + 1);
+      if (!set.empty() && is_evaluation(*row, set) && !std::ranges::count(sets, set)) {
+        sets.push_back(set);
       }
     }
   }
@@ -94,7 +93,7 @@ OrderedJson evaluation_data(const Rows& evaluations) {
     }
     Rows rows;
     for (const Json* row : evaluations) {
-      if (row->contains(of_set(kPredictions, set))) {
+      if (is_evaluation(*row, set)) {
         rows.push_back(row);
       }
     }
@@ -239,7 +238,7 @@ OrderedJson run_data(FileSystem& files, const std::string& directory) {
     if (row.contains("loss")) {
       training.push_back(&row);
     }
-    if (row.contains(kPredictions)) {
+    if (is_evaluation(row)) {
       evaluations.push_back(&row);
     }
   }

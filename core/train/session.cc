@@ -116,7 +116,7 @@ std::optional<Previous> find_previous(const RunDirectory& directory, const std::
 
 bool has_evaluation(const RunDirectory& directory, int64_t step) {
   for (const Json& row : read_metrics(directory.files(), directory.at(kMetricsFile))) {
-    if (row["step"].get<int64_t>() == step && row.contains("eval_loss")) {
+    if (row["step"].get<int64_t>() == step && is_evaluation(row)) {
       return true;
     }
   }

@@ -33,7 +33,7 @@ struct RewardConfig {
                     kRewardTypes[4], kRewardTypes[5], kRewardTypes[6]}));
     v("weight", weight, "what it is multiplied by; rewards add up");
     v("pattern", pattern,
-      "regex: ECMAScript's syntax, over characters; (?i) before it leaves case open");
+      "regex: PCRE2's syntax, over characters; (?i) before it leaves case open");
     v("at_most", at_most, "length: so many tokens", rule::at_least(0));
     v("path", path, "library, model: where it is");
   }

@@ -45,10 +45,8 @@ TextPattern::TextPattern(const std::string& pattern) {
   if (code == nullptr) {
     fail("{} (byte {})", message_of(fault), at);
   }
-  compiled_ = std::make_unique<Compiled>(code);
+  compiled_ = std::make_shared<const Compiled>(code);
 }
-
-TextPattern::~TextPattern() = default;
 
 bool TextPattern::is_in(std::string_view text) const {
   const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> where(

@@ -11,9 +11,6 @@ class TextPattern {
  public:
   // Throws Error that says what is wrong with the pattern, and at which of its bytes.
   explicit TextPattern(const std::string& pattern);
-  ~TextPattern();
-  TextPattern(const TextPattern&) = delete;
-  TextPattern& operator=(const TextPattern&) = delete;
 
   // Whether any part of the text matches. Throws Error where that takes more than kMostSteps.
   bool is_in(std::string_view text) const;
@@ -21,7 +18,7 @@ class TextPattern {
 
  private:
   struct Compiled;
-  std::unique_ptr<Compiled> compiled_;
+  std::shared_ptr<const Compiled> compiled_;
 };
 
 }  // namespace mstrain

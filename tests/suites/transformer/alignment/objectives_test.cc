@@ -326,6 +326,24 @@ TEST_F(AnswerRuns, HeldOutPromptsAreAnsweredAndRewarded) {
   EXPECT_THAT(said, HasSubstr("reward"));
 }
 
+TEST_F(AnswerRuns, HeldOutPromptsWithoutAnswersAreRewardedAlone) {
+  train(tree("tuned", "type: sft", "", 2));
+  std::string lines;
+  for (int i = 0; i < 40; ++i) {
+    lines += fmt::format("{{\"prompt\": \"{}\"}}\n", i);
+  }
+  write_file_atomic(real_files(), folder_ / "prompts.jsonl", lines);
+  YamlNode config = tree("asked",
+                         "type: grpo, grpo: {group: 3, answer_tokens: 5, rewards: [{type: length, "
+                         "at_most: 5}]}",
+                         "", 3);
+  apply_overrides(config, Overrides{"model.init.from=" + folder_ / "tuned",
+                                    "data.train=" + folder_ / "prompts.jsonl", "data.split=0.5"});
+  const std::vector<Json> rows = train(config);
+  EXPECT_EQ(of(rows, "eval_reward"), std::vector<double>{1});
+  EXPECT_TRUE(of(rows, "eval_loss").empty());
+}
+
 TEST_F(AnswerRuns, RewardsAreAskedOnceForEachStep) {
   const YamlNode config = tree("counted",
                                "type: grpo, grpo: {group: 3, answer_tokens: 2, rewards: [{type: "
