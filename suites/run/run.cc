@@ -307,7 +307,10 @@ void check_many_ranks(FileSystem& files, const YamlNode& given, int64_t ranks) {
 }
 
 SessionResult train_model(const RunRequest& request, const std::vector<Callback*>& more) {
-  const EarlyMessages early;
+  std::optional<EarlyMessages> early;
+  if (request.start.ranks == nullptr || request.start.ranks->rank() == 0) {  // who has the log
+    early.emplace();
+  }
   const Opened opened = open(request);
   SessionStart start = request.start;
   start.planned_step = [&](const Context& context, int64_t micro) {
