@@ -127,9 +127,6 @@ void check_data_config(const DataConfig& config, const YamlNode& tree) {
     expect_default(tree, "data.ids", config.ids, beside);
     return;
   }
-  if (config.valid && config.split != DataConfig().split) {
-    config_fail(tree, "data.split", "has no effect beside data.valid, which is what is held out");
-  }
   if (!config.prepared && config.ids.mode == IdsConfig::Mode::kDictionary) {
     expect_default(tree, "data.ids", config.ids,
                    "without data.prepared: text that is read into memory has hashes for ids, which "

@@ -72,8 +72,6 @@ TEST(DataKeys, ThatNobodyReadsAreRefused) {
               HasSubstr("data.ids.buckets: has no effect with data.ids.mode: dictionary"));
   EXPECT_THAT(refusal("{format: csv, ids: {mode: hash, buckets: 50, min_count: 4}}"),
               HasSubstr("data.ids.min_count: has no effect with data.ids.mode: hash"));
-  EXPECT_THAT(refusal("{format: csv, train: a, valid: b, split: 0.5}"),
-              HasSubstr("data.split: has no effect beside data.valid"));
   EXPECT_THAT(refusal("{format: criteo_tsv, csv: {numeric_scale: none, categorical: [a]}}"),
               HasSubstr("with data.format: criteo_tsv"));
 }
