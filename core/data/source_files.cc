@@ -174,4 +174,10 @@ std::vector<SourceFile> find_source_files(FileSystem& files, const std::string& 
   return found;
 }
 
+int64_t time_of_file(const std::string& path) {
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(path, error);
+  return error ? 0 : static_cast<int64_t>(time.time_since_epoch().count());
+}
+
 }  // namespace mstrain

@@ -28,4 +28,7 @@ struct SourceFile {
 std::vector<SourceFile> find_source_files(FileSystem& files, const std::string& source,
                                           std::span<const std::string> extensions = {});
 
+// When it was written, by the clock of the file system; 0 where that cannot be told.
+int64_t time_of_file(const std::string& path);
+
 }  // namespace mstrain

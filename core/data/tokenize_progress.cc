@@ -25,11 +25,7 @@ std::string identity_of(const TokenizeJob& job) {
   Hasher hasher;
   hasher.add(job.format).add(job.add_special).add(job.sources.size());
   for (const SourceFile& source : job.sources) {
-    std::error_code error;
-    const auto time = std::filesystem::last_write_time(source.path, error);
-    hasher.add(source.path)
-        .add(source.bytes)
-        .add(static_cast<int64_t>(error ? 0 : time.time_since_epoch().count()));
+    hasher.add(source.path).add(source.bytes).add(time_of_file(source.path));
   }
   for (const TokenizerFile& file : job.tokenizer->files()) {
     hasher.add(file.bytes);

@@ -78,6 +78,22 @@ int64_t control_group_limit() {
   return limit;
 }
 
+// In bytes; zeros where the system does not say.
+struct MemoryNow {
+  int64_t resident = 0;
+  int64_t mapped = 0;  // of it: files
+};
+
+MemoryNow memory_now() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  int64_t mapped = 0;
+  const int64_t page = sysconf(_SC_PAGE_SIZE);
+  return file >> size >> resident >> mapped ? MemoryNow{resident * page, mapped * page}
+                                            : MemoryNow();
+}
+
 }  // namespace
 
 Machine this_machine() {
@@ -112,21 +128,11 @@ int64_t peak_memory_bytes() {
   return std::max(earlier_peak.load(), static_cast<int64_t>(usage.ru_maxrss) * 1024);
 }
 
-int64_t resident_memory_bytes() {
-  std::ifstream file("/proc/self/statm");
-  int64_t size = 0;
-  int64_t resident = 0;
-  file >> size >> resident;
-  return file ? resident * sysconf(_SC_PAGE_SIZE) : 0;
-}
+int64_t resident_memory_bytes() { return memory_now().resident; }
 
 int64_t own_memory_bytes() {
-  std::ifstream file("/proc/self/statm");
-  int64_t size = 0;
-  int64_t resident = 0;
-  int64_t shared = 0;
-  file >> size >> resident >> shared;
-  return file ? (resident - shared) * sysconf(_SC_PAGE_SIZE) : 0;
+  const MemoryNow now = memory_now();
+  return now.resident - now.mapped;
 }
 
 double processor_seconds() {

@@ -138,8 +138,8 @@ struct EvaluationSet {
   // The first `samples` of all `total`. Samples after these, which fill up the last batch, count nothing.
   std::function<std::unique_ptr<BatchStream>(const BatchPart& part, int64_t samples)> first;
   int64_t total = 0;
-  bool has_targets =
-      true;  // of any sample; else there is no loss, and nothing that follows from it
+  // Of any sample; else there is no loss, and nothing that follows from it.
+  bool has_targets = true;
   // What the model's own texts to samples first … first + count - 1 earn, a function of its weights, whole; null where nothing is paid. Every rank
   // calls it.
   std::function<Earned(const Params& whole, int64_t first, int64_t count)> earned = {};

@@ -8,6 +8,9 @@ namespace {
 
 void warn_of_long_prompts(const Writing& writing, const std::vector<std::string>& prompts) {
   const int64_t seen = writing.writer->conversation_tokens();
+  if (seen == 0) {
+    return;
+  }
   int64_t longest = 0;
   int64_t cut = 0;
   for (const std::string& prompt : prompts) {
@@ -15,7 +18,7 @@ void warn_of_long_prompts(const Writing& writing, const std::vector<std::string>
     longest = std::max(longest, tokens);
     cut += tokens > seen ? 1 : 0;
   }
-  if (seen > 0 && cut > 0) {
+  if (cut > 0) {
     log_warning("{} {} tokens, and the model sees {}: only the last {} are read",
                 prompts.size() == 1
                     ? "the prompt has"

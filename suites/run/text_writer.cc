@@ -34,8 +34,7 @@ void warn_of_outgrown(const TextWriter& writer) {
   if (writer.outgrown() > 0) {
     log_warning(
         "prompt and text have {} tokens, and the model sees {}: whenever these were full, all but "
-        "the "
-        "newest {} were forgotten",
+        "the newest {} were forgotten",
         writer.outgrown(), seen, std::max<int64_t>(seen / 2, 1));
   }
 }

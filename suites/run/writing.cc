@@ -50,8 +50,7 @@ Writing open_writing(FileSystem& files, const GenerateRequest& request) {
         stored.network->scores_texts() ? "model of scores" : stored.type);
   check(request.beams.beams == 1 || out.writer->searches_beams(),
         "{}: a {} draws its tokens or takes the likeliest (--greedy), and searches with no beams; "
-        "a t5 does: leave "
-        "out --beams",
+        "a t5 does: leave out --beams",
         stored.folder, stored.description.value("model_type", stored.type));
   check(!request.chat || out.writer->conversation_tokens() > 0, "{}: a {} answers no conversations",
         stored.folder, stored.type);

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "core/base/json.h"
+#include "core/data/source_files.h"
 
 namespace mstrain::recommender {
 
@@ -31,10 +32,7 @@ std::vector<std::string> matching_files(FileSystem& files, const std::string& pa
 std::vector<SourceFile> source_files(FileSystem& files, const std::vector<std::string>& paths) {
   std::vector<SourceFile> out;
   for (const std::string& path : paths) {
-    std::error_code error;
-    const auto time = std::filesystem::last_write_time(path, error);
-    out.push_back({name_of(path), files.file_size(path),
-                   static_cast<int64_t>(error ? 0 : time.time_since_epoch().count())});
+    out.push_back({name_of(path), files.file_size(path), time_of_file(path)});
   }
   return out;
 }

@@ -308,6 +308,11 @@ OrderedJson description_of(const Tables& tables) {
   return {{"tables", std::move(described)}, {"numeric", tables.numbers()}};
 }
 
+Json read_description(FileSystem& files, const std::string& path) {
+  constexpr uint64_t kMost = uint64_t{64} << 20;  // bytes
+  return parse_json(files.read(path, kMost), path);
+}
+
 void write_rows(FileSystem& files, AtomicFolder& folder, const Rows& saved, const Tables& tables,
                 int64_t step, const std::optional<Since>& since, const OrderedJson& besides) {
   std::vector<CommitStore> commits;

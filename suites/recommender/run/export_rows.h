@@ -13,6 +13,8 @@ inline constexpr const char* kRowsFile = "rows.json";
 // {"tables": [{"name", "columns": {"vector": [first, end], "weight": [first, end]}, "fields": [{"name", "index", "keys": [first, end] or
 // "hashed"}]}], "numeric": [names]}: what rows of these tables consist of, and whose they are. Checkpoints and exports hold it as rows.json.
 OrderedJson description_of(const Tables& tables);
+// Of such a file. Throws IoError for what is no JSON.
+Json read_description(FileSystem& files, const std::string& path);
 
 // An earlier checkpoint of the same run: rows that have learned nothing since are left out.
 struct Since {

@@ -24,7 +24,6 @@ using embedding_cache::Id;
 using Visit = std::function<void(Id key, const float* weights)>;
 
 constexpr size_t kRowsAtOnce = 8192;
-constexpr uint64_t kMaxDescriptionBytes = uint64_t{64} << 20;
 
 // Where the keys of a field go.
 struct Way {
@@ -100,8 +99,7 @@ void check_order(const Json& there, const Json& here, const std::string& source)
     if (before != now && std::ranges::is_permutation(before, now)) {
       throw IoError(
           fmt::format("{}: {} are {} there, and {} here: dense layers know them by their place; "
-                      "name columns in "
-                      "the order that they had",
+                      "name columns in the order that they had",
                       source, what, fmt::join(before, ", "), fmt::join(now, ", ")));
     }
   };
@@ -278,7 +276,7 @@ uint64_t count_rows(FileSystem& files, const std::string& path) {
       return rows;
     }
     const std::string source = join_path(model.folder, kRowsFile);
-    const Json description = parse_json(files.read(source, kMaxDescriptionBytes), source);
+    const Json description = read_description(files, source);
     for (const Json& table : description.at("tables")) {
       rows += table.at("rows").get<uint64_t>();
     }
@@ -298,7 +296,7 @@ void read_rows(FileSystem& files, const std::string& path, const Tables& tables,
     throw IoError(fmt::format("{}: is missing: {} has weights of the dense part, and no rows",
                               source, model.folder));
   }
-  const Json description = parse_json(files.read(source, kMaxDescriptionBytes), source);
+  const Json description = read_description(files, source);
   if (description.contains("since")) {
     throw IoError(source + ": holds what an export with --since left, not all rows");
   }

@@ -11,8 +11,6 @@
 namespace mstrain::recommender {
 namespace {
 
-constexpr uint64_t kMaxDescriptionBytes = uint64_t{64} << 20;
-
 // By field: its table, and all that is said of it.
 template <class AnyJson>
 std::map<std::string, std::pair<std::string, Json>> fields_of(const AnyJson& description) {
@@ -67,7 +65,7 @@ void expect_features_of(FileSystem& files, const std::string& folder, const Orde
   if (!files.exists(source)) {
     return;
   }
-  const Json there = parse_json(files.read(source, kMaxDescriptionBytes), source);
+  const Json there = read_description(files, source);
   try {
     expect_same(source, there, here);
   } catch (const Json::exception& error) {

@@ -246,8 +246,7 @@ void GroupAnswers::write(Trainer& trainer) {
   if (groups.empty() && !options_.ppo && std::exchange(says_even_, false)) {
     log_warning(
         "step {}: the answers to each prompt earn the same, so no reward teaches anything; further "
-        "such "
-        "steps have an even_groups of 1 in metrics.jsonl",
+        "such steps have an even_groups of 1 in metrics.jsonl",
         step + 1);
   }
   for (size_t i = 0; std::ssize(groups) < prompts; ++i) {
