@@ -34,7 +34,9 @@ void expect_uncached(const std::shared_ptr<const CausalModel>& model, Execution 
 class DecoderTest : public testing::TestWithParam<Execution> {};
 INSTANTIATE_TEST_SUITE_P(Modes, DecoderTest, testing::Values(Execution::kEager, Execution::kGraph));
 
-TEST_P(DecoderTest, EqualsTheUncachedForwardInEveryRow) { expect_uncached(small_gpt(150), GetParam()); }
+TEST_P(DecoderTest, EqualsTheUncachedForwardInEveryRow) {
+  expect_uncached(small_gpt(150), GetParam());
+}
 
 TEST_P(DecoderTest, TurnsKeysOnceAndKeepsThemByKeyHead) {
   expect_uncached(small_llama(150, {}), GetParam());

@@ -24,7 +24,7 @@ inline std::shared_ptr<const CausalModel> small_gpt(int64_t positions) {
 
 // Two heads for each of keys, and a window, in the second layer or in both, that is shorter than the texts.
 inline std::shared_ptr<const CausalModel> small_llama(int64_t positions, const RopeConfig& rope,
-                                               int64_t window = 5, int64_t full_layers = 1) {
+                                                      int64_t window = 5, int64_t full_layers = 1) {
   llama::LlamaConfig config;
   config.vocab_size = kVocab;
   config.hidden_size = 24;
@@ -52,7 +52,7 @@ inline std::vector<int32_t> random_ids(size_t count, uint64_t seed) {
 
 // Logits of what follows `ids`, by the whole model.
 inline std::vector<float> uncached(const CausalModel& model, const Params& params,
-                            std::span<const int32_t> ids) {
+                                   std::span<const int32_t> ids) {
   const auto t = static_cast<int64_t>(ids.size());
   const std::vector<float> all = to_vector<float>(model(params, tensor<int32_t>(ids, {1, t})));
   return {all.end() - kVocab, all.end()};
