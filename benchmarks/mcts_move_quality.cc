@@ -1,7 +1,7 @@
 // How good the moves of connect four's UCT are, against a solver: random open positions (uniformly random play that no one
-// has won), one rollout for each leaf, uct_c 2, solver off.
+// has won), one rollout for each leaf, uct_c 2, solver off. Or those of a run of alphazero, where one is named.
 //
-//   mcts_move_quality [positions=400] [seed=1]
+//   mcts_move_quality [positions=400] [seed=1] [run]
 //
 // Each number of simulations is spent by one thread and by two in one tree, which must not choose worse: the difference and
 // its standard error are taken over the positions, each with both.
@@ -15,8 +15,11 @@
 #include <cstdlib>
 #include <vector>
 
+#include "core/runtime/context.h"
+#include "mcts/any_game.h"
 #include "mcts/evaluators.h"
 #include "mcts/search/search.h"
+#include "suites/reinforcement/alphazero/contestant.h"
 #include "tests/mcts/connect_four_solver.h"
 
 namespace mstrain::mcts {
@@ -56,6 +59,12 @@ struct Answers {
   double seconds = 0;
 };
 
+void judge_choice(const Judged& position, Action action, Answers& out) {
+  const int score = position.scores[action];
+  out.kept.push_back(sign(score) == sign(position.best));
+  out.exact += score == position.best ? 1 : 0;
+}
+
 Answers answer(const std::vector<Judged>& set, const SearchConfig& config, int64_t simulations) {
   Answers out;
   const auto start = std::chrono::steady_clock::now();
@@ -63,9 +72,7 @@ Answers answer(const std::vector<Judged>& set, const SearchConfig& config, int64
   for (const Judged& j : set) {
     RandomRollout rollout;
     const auto result = search.run(j.state, rollout, Budget::sims(simulations));
-    const int score = j.scores[result.action.value()];
-    out.kept.push_back(sign(score) == sign(j.best));
-    out.exact += score == j.best ? 1 : 0;
+    judge_choice(j, result.action.value(), out);
   }
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;
@@ -81,12 +88,12 @@ void report(const char* who, int64_t simulations, const Answers& a) {
       100.0 * a.exact / positions, a.seconds);
 }
 
-void measure(int plies, int positions, uint64_t seed) {
+std::vector<Judged> positions_of(int plies, int count, uint64_t seed) {
   Random rng(seed, static_cast<uint64_t>(plies));
   ConnectFourSolver solver(size_t{1} << 22);
   std::vector<Judged> set;
   int trivial = 0;
-  for (int i = 0; i < positions; ++i) {
+  for (int i = 0; i < count; ++i) {
     set.push_back(judge(random_open_position(plies, rng), solver));
     const Judged& j = set.back();
     trivial += std::all_of(j.scores.begin(), j.scores.end(),
@@ -94,8 +101,12 @@ void measure(int plies, int positions, uint64_t seed) {
                    ? 1
                    : 0;
   }
-  fmt::print("{} plies, {} positions, seed {} ({:.1f} % trivial)\n", plies, positions, seed,
-             100.0 * trivial / positions);
+  fmt::print("{} plies, {} positions, seed {} ({:.1f} % trivial)\n", plies, count, seed,
+             100.0 * trivial / count);
+  return set;
+}
+
+void measure_uct(const std::vector<Judged>& set, uint64_t seed) {
   for (const int64_t sims : {100, 1'000, 10'000, 100'000}) {
     const Answers one = answer(set, {.seed = seed}, sims);
     const Answers two =
@@ -109,9 +120,31 @@ void measure(int plies, int positions, uint64_t seed) {
       sum += difference;
       squares += difference * difference;
     }
+    const auto positions = static_cast<double>(set.size());
     const double mean = sum / positions;
     fmt::print("          two threads keep {:+.2f} points (+- {:.2f})\n", 100 * mean,
                100 * std::sqrt((squares / positions - mean * mean) / positions));
+  }
+}
+
+void measure_agent(const std::vector<Judged>& set, alphazero::Agent& agent, uint64_t seed) {
+  std::vector<AnyGame> states;
+  std::vector<uint64_t> seeds;
+  for (const Judged& j : set) {
+    states.push_back(any_game(j.state));
+    seeds.push_back(Random(seed, states.size()).next_u64());
+  }
+  for (const int64_t sims : {2, 16, 100, 400}) {
+    const auto player =
+        alphazero::network_contestant("run", agent.config(), agent.evaluator(), sims);
+    Answers out;
+    const auto start = std::chrono::steady_clock::now();
+    const std::vector<Action> chosen = player->choose(states, seeds);
+    out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    for (size_t i = 0; i < set.size(); ++i) {
+      judge_choice(set[i], chosen[i], out);
+    }
+    report(agent.policy(), sims, out);
   }
 }
 
@@ -122,7 +155,16 @@ int main(int argc, char** argv) {
   const int positions = argc > 1 ? std::atoi(argv[1]) : 400;
   const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
   mstrain::check(positions >= 200, "positions: expected at least 200, found {}", positions);
+  const auto agent = argc > 3
+                         ? mstrain::alphazero::load_agent(mstrain::real_files(), argv[3],
+                                                          mstrain::current_context().num_threads())
+                         : nullptr;
   for (const int plies : {14, 20}) {
-    mstrain::mcts::measure(plies, positions, seed);
+    const auto set = mstrain::mcts::positions_of(plies, positions, seed);
+    if (agent) {
+      mstrain::mcts::measure_agent(set, *agent, seed);
+    } else {
+      mstrain::mcts::measure_uct(set, seed);
+    }
   }
 }

@@ -74,9 +74,12 @@ set(MSTRAIN_SANITIZER_OPTIONS
     "ASAN_OPTIONS=allocator_may_return_null=1:malloc_context_size=8:quarantine_size_mb=32:detect_stack_use_after_return="
     "LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/../tests/leaks_of_others.txt:print_suppressions=0")
 
+set(MSTRAIN_NOT_SANITIZED ${CMAKE_CURRENT_LIST_DIR}/../tests/not_sanitized.txt)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${MSTRAIN_NOT_SANITIZED})
+
 # mstrain_test(<name> <label> <folder> [LONG] [SHARDS <n>] DEPENDS <targets>...): one program from <folder>/*_test.cc, one ctest per
-# test; under sanitizers <n> for all of them. LONG: there its frames are on the stack, a third of the time less; pointers that outlive
-# the call whose variable they are of are found in the other programs alone.
+# test; under sanitizers <n> for all of them but those of tests/not_sanitized.txt. LONG: there its frames are on the stack, a third of
+# the time less; pointers that outlive the call whose variable they are of are found in the other programs alone.
 function(mstrain_test name label folder)
   cmake_parse_arguments(TEST "LONG" "SHARDS" "DEPENDS" ${ARGN})
   if(NOT TEST_SHARDS)
@@ -102,12 +105,14 @@ function(mstrain_test name label folder)
     set(frames 0)
   endif()
   list(TRANSFORM MSTRAIN_SANITIZER_OPTIONS REPLACE "=$" "=${frames}" OUTPUT_VARIABLE options)
+  file(STRINGS ${MSTRAIN_NOT_SANITIZED} left_out REGEX "^[^#]")
+  list(JOIN left_out ":" left_out)
   # A process for each test would spend most of its time on starting and on looking for leaks.
   foreach(shard RANGE 1 ${TEST_SHARDS})
     math(EXPR index "${shard} - 1")
     add_test(NAME ${name}_${shard} COMMAND ${name})
     set_tests_properties(
       ${name}_${shard} PROPERTIES LABELS ${label} ENVIRONMENT
-      "${waits};${options};GTEST_TOTAL_SHARDS=${TEST_SHARDS};GTEST_SHARD_INDEX=${index};GTEST_BRIEF=1;GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/results/${name}_${shard}.xml")
+      "${waits};${options};GTEST_FILTER=-${left_out};GTEST_TOTAL_SHARDS=${TEST_SHARDS};GTEST_SHARD_INDEX=${index};GTEST_BRIEF=1;GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/results/${name}_${shard}.xml")
   endforeach()
 endfunction()

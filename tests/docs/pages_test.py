@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""The pages for who works on mstrain are true: files that any page names exist, `ctest` commands choose tests, the rows of the table that a
-page shows are the table's, and the benchmarks that docs/performance.md names are built, know the options it gives them, and run.
+"""The pages for who works on mstrain are true: files that any page names exist, `ctest` commands choose tests, tests that sanitizers leave
+out exist, the rows of the table that a page shows are the table's, and the benchmarks that docs/performance.md names are built, know the
+options it gives them, and run.
 
 Usage: pages_test.py BUILD CTEST"""
+import fnmatch
 import os
 import pathlib
 import re
@@ -63,6 +65,16 @@ def check_ctest(build, ctest):
     return f"{count} choices of tests"
 
 
+def check_left_out(build, ctest):
+    """Every test that sanitizers leave out is one."""
+    listed = subprocess.run([ctest, "--test-dir", build, "-N"], capture_output=True, text=True, check=True).stdout
+    names = re.findall(r"Test +#\d+: (\S+)", listed)
+    patterns = [line for line in (ROOT / "tests/not_sanitized.txt").read_text().splitlines() if not line.startswith("#")]
+    for pattern in patterns:
+        assert fnmatch.filter(names, pattern), f"not_sanitized.txt: there is no {pattern}"
+    return f"{len(patterns)} names of tests that sanitizers leave out"
+
+
 def check_rows():
     squeezed = " ".join((ROOT / "core/ops/elementwise_table.inc").read_text().split())
     rows = [line for language, block in FENCED.findall((ROOT / "docs/adding_an_op.md").read_text()) if language == "cpp" for line in block.splitlines()]
@@ -95,7 +107,7 @@ def check_benchmarks(build):
 
 def main():
     build, ctest = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
-    print("\n".join([check_files(), check_ctest(build, ctest), check_rows(), check_benchmarks(build)]))
+    print("\n".join([check_files(), check_ctest(build, ctest), check_left_out(build, ctest), check_rows(), check_benchmarks(build)]))
 
 
 main()

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ranges>
 
 #include "core/base/error.h"
 #include "core/tensor/host.h"
@@ -11,7 +12,8 @@ namespace mstrain::alphazero {
 namespace {
 
 // Rows of a program, from large to small. A part of fewer positions is filled up.
-constexpr int64_t kPartSizes[] = {16, 4, 1};
+constexpr int64_t kPartSizes[] = {16, 8, 4, 2, 1};
+constexpr int64_t kSmallPart = 4;  // below it a program's own time counts
 
 struct Part {
   int64_t begin;
@@ -19,17 +21,19 @@ struct Part {
   int64_t rows;
 };
 
+// Towards the end parts grow smaller, so that no thread computes for long when the others are done.
 std::vector<Part> parts_of(int64_t count) {
   std::vector<Part> parts;
   for (int64_t at = 0; at < count;) {
     const int64_t left = count - at;
-    int64_t rows = kPartSizes[0];
-    for (const int64_t size : kPartSizes) {
-      rows = left <= size ? size : rows;  // the smallest that holds what is left
-    }
-    const int64_t taken = std::min(left, rows);
-    parts.push_back({at, taken, rows});
-    at += taken;
+    const int64_t wanted = std::min(left, std::max(left / 4, kSmallPart));
+    const int64_t rows =
+        left <= kSmallPart
+            ? *std::ranges::find_if(std::views::reverse(kPartSizes),
+                                    [&](int64_t size) { return size >= left; })
+            : *std::ranges::find_if(kPartSizes, [&](int64_t size) { return size <= wanted; });
+    parts.push_back({at, std::min(left, rows), rows});
+    at += rows;
   }
   return parts;
 }
