@@ -17,11 +17,14 @@ AgentConfig::AgentConfig(const Config& config)
       search(config.algorithm.search),
       puct_c(config.algorithm.puct_c),
       gumbel_considered(config.algorithm.gumbel_considered),
+      discount(config.algorithm.discount),
       network(config.network) {}
 
 mcts::SearchConfig AgentConfig::search_config() const {
-  return {
-      .puct_c = puct_c, .gumbel_considered = gumbel_considered, .memory_limit = int64_t{1} << 28};
+  return {.puct_c = puct_c,
+          .gumbel_considered = gumbel_considered,
+          .discount = discount,
+          .memory_limit = int64_t{1} << 28};
 }
 
 Agent::Agent(const AgentConfig& config, Params params, int threads, int64_t cache)

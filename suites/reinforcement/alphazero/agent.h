@@ -19,6 +19,7 @@ struct AgentConfig {
   SearchKind search = SearchKind::kPuct;
   double puct_c = 1.25;
   int64_t gumbel_considered = 16;
+  double discount = 1;
   NetworkConfig network;
 
   explicit AgentConfig(const Config& config = {});
@@ -30,6 +31,7 @@ struct AgentConfig {
     v("puct_c", puct_c, "exploration of PUCT", rule::at_least(0));
     v("gumbel_considered", gumbel_considered, "root actions of sequential halving",
       rule::at_least(1));
+    v("discount", discount, "of a result for each move until it comes", rule::above(0).at_most(1));
     v("network", network, "its network");
   }
 

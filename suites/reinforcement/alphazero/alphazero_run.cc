@@ -51,7 +51,8 @@ Outcome play_and_train(const RunRequest& request) {
     return draw_from(*replay, game, seed,
                      {.part = part,
                       .symmetries = config.algorithm.symmetries,
-                      .search_value = static_cast<float>(config.algorithm.search_value)},
+                      .search_value = static_cast<float>(config.algorithm.search_value),
+                      .discount = config.algorithm.discount},
                      first);
   };
   SelfPlay self_play(config, game, *replay, files, directory, request.stop, ranks);

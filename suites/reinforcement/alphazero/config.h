@@ -55,6 +55,7 @@ struct AlgorithmConfig {
   bool symmetries = true;
   double value_weight = 1;
   double search_value = 0;
+  double discount = 1;
   NoneOr<double> resign;
   double false_resignations = 0.05;
   double played_out = 0.1;
@@ -91,6 +92,10 @@ struct AlgorithmConfig {
     v("search_value", search_value,
       "share of the search's own value in what the value learns, beside the game's result",
       rule::at_least(0).at_most(1));
+    v("discount", discount,
+      "of a result for each move until it comes: below 1, of two ways to win the shorter one is "
+      "better",
+      rule::above(0).at_most(1));
     v("resign", resign,
       "whoever's searches say less than this, as -0.9, for three moves of its own gives the game "
       "up; "

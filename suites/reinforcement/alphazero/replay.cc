@@ -1,6 +1,7 @@
 #include "suites/reinforcement/alphazero/replay.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/error.h"
 #include "core/tensor/host.h"
@@ -42,7 +43,9 @@ class Draws final : public BatchStream {
       for (const auto& [action, share] : target.policy) {
         policy.values<float>()[row * actions + game_.playable().symmetry_action(k, action)] = share;
       }
-      const float result = played.result_of(state.player());
+      const auto moves_left = static_cast<double>(played.moves.size() - move);
+      const float result = played.result_of(state.player()) *
+                           static_cast<float>(std::pow(options_.discount, moves_left));
       value.values<float>()[row] = result + options_.search_value * (target.value - result);
     }
     samples_ += options_.part.batch;
@@ -63,7 +66,14 @@ class Draws final : public BatchStream {
 LearnedGame learned(const mcts::PlayedGame<AnyGame>& played, const BoardGame& game,
                     int64_t iteration) {
   check(played.finished, "self-play: game {} did not end", played.number);
-  LearnedGame out{.iteration = iteration, .result = game.value_of(played.returns, 0)};
+  // The search's discount is in played.returns, but not in what a game ends with.
+  Results returns = played.returns;
+  if (!played.given_up) {
+    AnyGame end = played.moves.back().state;
+    end.apply(played.moves.back().action);
+    returns = end.returns();
+  }
+  LearnedGame out{.iteration = iteration, .result = game.value_of(returns, 0)};
   for (const auto& move : played.moves) {
     LearnedGame::Move& to = out.moves.emplace_back();
     to.action = move.action;

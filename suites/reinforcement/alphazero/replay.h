@@ -81,6 +81,7 @@ struct DrawOptions {
   BatchPart part = 1;  // of a batch
   bool symmetries = true;
   float search_value = 0;  // share of the search's value in the target
+  double discount = 1;     // of the result, for each move until it comes
 };
 
 // Batches {x[b, planes, rows, columns], policy[b, actions], value[b]}: sample `n` of the run is a function of `seed`, n, and

@@ -57,6 +57,7 @@ PlayedGames play_games(const AlgorithmConfig& config, const BoardGame& game, uin
       .noise_fraction = config.search == SearchKind::kPuct ? config.noise_fraction : 0,
       .noise_alpha = config.noise_alpha,
       .gumbel_considered = config.gumbel_considered,
+      .discount = config.discount,
       .memory_limit = kTreeBytes};
   const mcts::SelfPlayOptions options{
       .batch = {.trees = trees, .groups = std::min<int64_t>(2, trees), .threads = threads},
