@@ -41,6 +41,23 @@ TEST(AlphaZeroGames, AreTheSameForOneSeedWhateverTheNumberOfThreads) {
   }
 }
 
+TEST(AlphaZeroGames, SearchesCountWhatComesLaterForLess) {
+  Config config = small_config();
+  const auto highest = [&](double discount) {
+    config.algorithm.discount = discount;
+    float most = 0;
+    for (const LearnedGame& played : games_on(1, config, 3)) {
+      EXPECT_TRUE(std::abs(played.result) == 1 || played.result == 0) << played.result;
+      for (const LearnedGame::Move& move : played.moves) {
+        most = std::max(most, std::abs(move.value));
+      }
+    }
+    return most;
+  };
+  EXPECT_GT(highest(1), 0.8F);
+  EXPECT_LT(highest(0.5), 0.55F);  // a win is a move away at least
+}
+
 TEST(AlphaZeroGames, EveryKindOfNetworkAnswersWithPoliciesAndValues) {
   Config config = small_config("connect_four");
   const BoardGame game(config.game, "game");

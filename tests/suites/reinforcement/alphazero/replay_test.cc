@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/error.h"
 #include "core/tensor/host.h"
@@ -116,6 +117,26 @@ TEST(AlphaZeroReplay, SamplesAreATurnedPositionWithItsMoveAndItsResult) {
     values.insert(value[row]);
   }
   EXPECT_GT(values.size(), 1);
+}
+
+TEST(AlphaZeroReplay, AResultCountsLessTheLongerItTakes) {
+  const BoardGame game("connect_four", "game");
+  Replay replay(real_files(), "unused", game, 1000);
+  LearnedGame played;
+  for (uint64_t seed = 0; played.result == 0; ++seed) {
+    played = random_game(game, seed);
+  }
+  replay.add(played);
+  const Tensors batch = draw_from(replay, game, 1, {.part = 50, .discount = 0.5}, 0)->next();
+  const auto x = to_vector<float>(batch[0]);
+  const auto value = to_vector<float>(batch[2]);
+  for (size_t row = 0; row < 50; ++row) {
+    const float* const planes = &x[row * 126];
+    const auto stones = std::count(planes, planes + 84, 1.0F);
+    const int mover = planes[84] == 1.0F ? 1 : 0;
+    const auto left = static_cast<int>(played.moves.size()) - static_cast<int>(stones);
+    EXPECT_EQ(value[row], std::ldexp(played.result_of(mover), -left));
+  }
 }
 
 TEST(AlphaZeroReplay, ADamagedFileIsAnErrorThatNamesIt) {
