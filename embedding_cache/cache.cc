@@ -38,6 +38,12 @@ void Ticket::drop() noexcept {
   }
 }
 
+void Ticket::give_back() {
+  const std::shared_ptr<Core> core = state().core;
+  core->release(*state_);
+  state_.reset();
+}
+
 const TicketState& Ticket::state() const {
   check(state_ != nullptr,
         "embedding_cache: the ticket holds nothing: it was released, moved or never filled");

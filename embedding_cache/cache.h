@@ -45,12 +45,12 @@ class Core;
 struct TicketState;
 
 enum class Use : uint8_t {
-  kTrain,  // counts for admission, may be updated; steps never decrease
-  kRead    // evaluation: sees the rows of now and changes nothing
+  kTrain,  // counts for admission, may be updated; steps never decrease, but for batches that were given back
+  kRead  // evaluation: sees the rows of now and changes nothing
 };
 
-// Holds the rows of one batch in memory until it is released. Dropping a ticket of training that was neither updated nor released gives
-// its rows free and makes the next prefetch or commit report it.
+// Holds the rows of one batch in memory until it is released. One of training that is released without an update gives its batch back. Dropping it
+// does so too, and makes the next prefetch or commit report it once.
 class Ticket {
  public:
   Ticket();  // holds nothing
@@ -66,9 +66,11 @@ class Ticket {
 
  private:
   friend class Cache;
+  friend class Stream;
   explicit Ticket(std::unique_ptr<TicketState> state);
   const TicketState& state() const;  // Error when nothing is held
   void drop() noexcept;
+  void give_back();
   std::unique_ptr<TicketState> state_;
 };
 
@@ -162,6 +164,9 @@ class Cache {
     const auto prepared = std::make_tuple(updates.at(ticket.step())...);
     update_rows(ticket, gradients, kinds, kernel_of(layout_of(ticket), prepared), {});
   }
+  // Before the update of a batch of training it gives the batch back, as one that a trainer fetched ahead and stopped before: once the later ones are given
+  // back too, it may be prefetched again, and a commit may be of the step that has learned last. A table with an admission rule has counted the
+  // batch, which stays: its commits are of that step or later ones.
   void release(Ticket&& ticket);
 
   // Rows whose newest values lie outside of the cache, as HotRows (hot_rows.h) keeps the books of. After wait: the records of a ticket's distinct ids, null

@@ -184,6 +184,7 @@ void Core::announce(uint32_t index, std::span<const Id> ids) {
   LookAhead::Entry entry;
   entry.hash = hash_bytes(std::as_bytes(ids));
   table.dedup.run(ids, entry.batch);
+  table.gave_back = table.gave_back && table.window.size() > 0;
   const uint64_t number = table.host.now() + 1 + table.window.size();
   check(table.window.size() < 4096, "embedding_cache: more than 4096 batches are announced");
   std::vector<Slot> slots(entry.batch.unique.size());
@@ -208,12 +209,23 @@ void Core::unpin_all(TicketState& ticket) {
       table.host.unpin(slot);
     }
   }
-  std::erase(table.training, &ticket);
+  if (std::erase(table.training, &ticket) > 0 &&
+      table.options.admission.kind == AdmissionKind::kNone) {  // which has counted the batch
+    const uint64_t open = table.training.empty() ? 0 : table.training.back()->step;
+    table.last_step = std::max(table.learned_step, open);
+    table.gave_back = true;
+  }
   if (!ticket.waited && !fetches_.empty() && fetches_.begin()->first <= ticket.needs_fetch) {
     unawaited_ = std::max(unawaited_, ticket.needs_fetch);
   }
   --open_tickets_;
   changed_.notify_all();
+}
+
+void Core::note_learned(Table& table, TicketState& ticket) {
+  ticket.updated = true;
+  std::erase(table.training, &ticket);
+  table.learned_step = std::max(table.learned_step, ticket.step);
 }
 
 void Core::drop(TicketState& ticket, bool unwinding) noexcept {
@@ -222,7 +234,7 @@ void Core::drop(TicketState& ticket, bool unwinding) noexcept {
     dropped_ = fmt::format(
         "embedding_cache: a ticket of table \"{}\", step {}, was dropped without update or "
         "release: "
-        "that batch was not learned",
+        "that batch was not learned; release() gives a batch back",
         at(ticket.table).options.name, ticket.step);
   }
   unpin_all(ticket);

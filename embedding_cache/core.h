@@ -46,7 +46,10 @@ struct Table {
   AdmissionFilter admission;
   SharedIdMap
       tombstones;  // id -> step at which the row was forgotten, later than that of a commit that is kept
-  uint64_t last_step = 0;  // of the newest training ticket
+  uint64_t learned_step = 0;
+  uint64_t last_step = 0;  // of the newest training ticket that has learned or is open
+  bool gave_back =
+      false;  // one that had not learned went since: it may be prefetched again, before those announced
   uint64_t rows = 0;
   uint64_t rows_kept = 0;        // when rows were forgotten last
   std::vector<std::byte> zeros;  // the row of ids without one
@@ -220,6 +223,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void run_chunk(const std::shared_ptr<Fetch>& fetch, size_t begin, size_t end);
   void end_chunk(Fetch& fetch, std::exception_ptr error);
   void unpin_all(TicketState& ticket);
+  static void note_learned(Table& table, TicketState& ticket);
   // Returns the ids whose gradients are not finite and that have not learned, as ascending indices.
   std::vector<uint32_t> sum_and_apply(TicketState& ticket, const RowSums& sums,
                                       const RowKernel& kernel);

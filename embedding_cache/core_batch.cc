@@ -88,6 +88,10 @@ std::unique_ptr<TicketState> Core::prefetch(uint32_t index, std::span<const Id> 
   ticket->table = index;
   ticket->step = step;
   ticket->use = use;
+  if (train && std::exchange(table.gave_back, false) && table.window.size() > 0 &&
+      table.window.front().hash != hash_bytes(std::as_bytes(ids))) {
+    table.window = {};  // begins behind the batches that were given back
+  }
   const bool announced = train && table.window.size() > 0;
   if (announced) {
     check(table.window.front().hash == hash_bytes(std::as_bytes(ids)),

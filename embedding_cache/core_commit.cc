@@ -55,9 +55,13 @@ CommitInfo Core::begin_commit(uint64_t step) {
                   .store = store_->name(),
                   .options = print_options(options)};
   for (const auto& table : tables) {
-    check(table->last_step <= step,
+    check(table->learned_step <= step,
           "embedding_cache: commit of step {}, but table \"{}\" has learned step {}", step,
-          table->options.name, table->last_step);
+          table->options.name, table->learned_step);
+    check(table->last_step <= step,
+          "embedding_cache: commit of step {}, but table \"{}\" has counted the ids of step {} for "
+          "admission, which did not learn; commit step {}, or open again from the last commit",
+          step, table->options.name, table->last_step, table->last_step);
     info.tables.push_back({table->options.name, table->layout.schema(), table->rows});
   }
   return info;

@@ -88,7 +88,8 @@ ExportSummary Core::import_delta(const std::string& path) {
     }
   });
   for (const auto& table : tables) {
-    table->last_step = std::max(table->last_step, head.step);
+    table->learned_step = std::max(table->learned_step, head.step);
+    table->last_step = std::max(table->last_step, table->learned_step);
   }
   ExportSummary summary;
   reader.read([&](uint32_t table, std::span<const Id> ids, const std::byte* rows) {

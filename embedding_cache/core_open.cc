@@ -149,7 +149,8 @@ void Core::load_state(std::string_view bytes, const std::string& name) {
     Table& table = *tables[t];
     table.rows = states[t].rows;
     table.rows_kept = table.rows;
-    table.last_step = states[t].last_step;
+    table.learned_step = states[t].last_step;
+    table.last_step = table.learned_step;
     table.admission.load(states[t].admission, name);
     for (const auto& [id, step] : states[t].tombstones) {
       table.tombstones.set(id, step);

@@ -26,8 +26,7 @@ void Core::learned_outside(TicketState& ticket, uint64_t rows, std::span<const I
         ticket.step);
   const std::lock_guard lock(mutex_);
   check_order(ticket, "learned_outside");
-  ticket.updated = true;
-  std::erase(table.training, &ticket);
+  note_learned(table, ticket);
   table.stats.updates += rows;
   table.rows += begun.size();
   if (sweep_ != nullptr && sweep_->tables[ticket.table].lowest) {

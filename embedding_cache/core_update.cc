@@ -138,8 +138,7 @@ void Core::learn(TicketState& ticket, std::span<const OptimizerKind> kinds,
     throw;
   }
   const std::lock_guard lock(mutex_);
-  ticket.updated = true;
-  std::erase(table.training, &ticket);
+  note_learned(table, ticket);
   auto next_skipped = skipped.begin();
   for (size_t u = 0; u < ticket.slots.size(); ++u) {
     if (ticket.slots[u] == kNoSlot) {

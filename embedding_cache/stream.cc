@@ -1,6 +1,7 @@
 #include "embedding_cache/stream.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "core/base/error.h"
 
@@ -13,6 +14,25 @@ Stream::Stream(Cache& cache, uint32_t table, const StreamOptions& options, IdsOf
       ids_of_step_(std::move(ids_of_step)),
       step_(cache.last_step()),
       ahead_(step_) {}
+
+Stream& Stream::operator=(Stream&& other) noexcept {
+  if (this != &other) {
+    std::destroy_at(this);
+    std::construct_at(this, std::move(other));
+  }
+  return *this;
+}
+
+Stream::~Stream() { stop(); }
+
+void Stream::stop() {
+  if (!open_.empty()) {
+    ahead_ = step_ = open_.front().step() - 1;
+  }
+  for (; !open_.empty(); open_.pop_front()) {
+    open_.front().give_back();
+  }
+}
 
 uint64_t Stream::commit_at(uint64_t step) const {
   const uint64_t every = options_.commit_every;

@@ -33,7 +33,8 @@ class Stream {
   // `cache` must stay where it is. Streams of several tables of one cache may run side by side.
   Stream(Cache& cache, uint32_t table, const StreamOptions& options, IdsOfStep ids_of_step);
   Stream(Stream&&) noexcept = default;
-  Stream& operator=(Stream&&) noexcept = default;
+  Stream& operator=(Stream&& other) noexcept;
+  ~Stream();  // as stop()
 
   // Moves to the next batch and waits for its rows; false after the last step. The one before must have learned.
   bool next();
@@ -43,6 +44,9 @@ class Stream {
   std::span<float> values() { return values_; }
   // With the optimizers of the options, learning rates but FTRL's times `lr_scale`. True where a commit is due: no ticket is open then.
   bool learn(std::span<const float> gradients, float lr_scale = 1.0F);
+  // Gives back the batches that have not learned, for a commit before one is due: step() is then the last one that has. next() goes on behind it, and asks for
+  // their ids again.
+  void stop();
 
  private:
   uint64_t commit_at(uint64_t step) const;  // the first commit at or after it

@@ -39,7 +39,9 @@ int ec_gather_bags(ec_cache* cache, const ec_ticket* ticket, const uint64_t* off
 int ec_update_bags(ec_cache* cache, ec_ticket* ticket, const uint64_t* offsets, size_t bags,
                    int pooling, const float* weights, const float* gradients, size_t floats,
                    float lr_scale);
-int ec_release(ec_cache* cache, ec_ticket* ticket); /* the ticket is gone, whatever is returned */
+/* The ticket is gone, whatever is returned. One of training without an update gives its batch back: a trainer that stops releases those that it fetched
+ * ahead, and commits the step that has learned last. */
+int ec_release(ec_cache* cache, ec_ticket* ticket);
 
 /* Commits everything learned up to `step` with `blob`; the id goes to *commit unless that is NULL. */
 int ec_commit(ec_cache* cache, uint64_t step, const void* blob, size_t blob_bytes,

@@ -202,8 +202,8 @@ def _blob(data):
 
 
 class Ticket:
-    """Rows of a batch, held in memory until release; as a context manager it waits on entry and releases on exit. One that is dropped is
-    released, with a ResourceWarning."""
+    """Rows of a batch, held in memory until release; as a context manager it waits on entry and releases on exit. Without an
+    update that gives its batch back: it may be prefetched again. One that is dropped is released, with a ResourceWarning."""
 
     def __init__(self, cache, handle, table, count):
         self._cache, self._handle, self.table, self.count = cache, handle, table, count

@@ -102,6 +102,71 @@ TEST(Exactness, StreamEqualsTheLoopWrittenOut) {
   }
 }
 
+Options small_table_in(const std::string& directory) {
+  Options options;
+  options.directory = directory;
+  options.store.kind = StoreKind::kMemory;
+  options.tables = {{.name = "t", .host_rows = 40, .segments = {{.width = 2}}}};
+  return options;
+}
+
+std::vector<Id> few_ids_of(uint64_t step) { return {step % 7, step % 5, 3 * step}; }
+
+// Batches from `first` on, of which `ahead` are fetched before the first learns, and given back by `give_back`.
+void learn_one_of(Cache& cache, uint64_t first, uint64_t ahead,
+                  const std::function<void(Ticket&)>& give_back) {
+  std::vector<Ticket> tickets;
+  for (uint64_t step = first; step <= first + ahead; ++step) {
+    tickets.push_back(cache.prefetch(0, few_ids_of(step), step));
+  }
+  cache.wait(tickets[0]);
+  std::vector<float> values(6);
+  cache.gather(tickets[0], values.data(), 2);
+  cache.update(tickets[0], values);
+  cache.release(std::move(tickets[0]));
+  for (size_t i = 1; i < tickets.size(); ++i) {
+    give_back(tickets[i]);
+  }
+}
+
+// A trainer may stop before batches that it fetched ahead, commit, and go on with them at once or when it is started again.
+TEST(Exactness, BatchesThatAreGivenBackLeaveNothingBehind) {
+  const TempDirectory plain;
+  Cache straight = Cache::open(small_table_in(plain.path()));
+  for (uint64_t step = 1; step <= 3; ++step) {
+    learn_one_of(straight, step, 0, {});
+  }
+  const TempDirectory directory;
+  {
+    Cache cache = Cache::open(small_table_in(directory.path()));
+    for (uint64_t step = 1; step <= 4; ++step) {
+      cache.announce(0, few_ids_of(step));
+    }
+    learn_one_of(cache, 1, 2, [&](Ticket& ticket) { cache.release(std::move(ticket)); });
+    EXPECT_EQ(cache.commit_step(1), 1U);
+    EXPECT_THROW(cache.prefetch(0, few_ids_of(1), 1), Error) << "it is in the commit";
+    learn_one_of(cache, 2, 2, [&](Ticket& ticket) { ticket = Ticket(); });
+    EXPECT_THROW(cache.commit_step(2), Error) << "tells once what was dropped";
+    EXPECT_THROW(cache.commit_step(1), Error) << "step 2 has learned";
+    EXPECT_EQ(cache.commit_step(2), 2U);
+  }
+  Cache cache = Cache::open(small_table_in(directory.path()));
+  EXPECT_EQ(cache.last_step(), 2U);
+  std::vector<Id> ids;
+  {
+    Stream stream(cache, 0, {.steps = 100, .depth = 2},
+                  [&](uint64_t step) -> std::span<const Id> { return ids = few_ids_of(step); });
+    EXPECT_TRUE(stream.next());
+    stream.stop();
+    EXPECT_EQ(stream.step(), 2U);
+    EXPECT_TRUE(stream.next());
+    stream.learn(stream.values());
+    EXPECT_TRUE(stream.next());  // ends here
+  }
+  EXPECT_EQ(cache.commit_step(3), 3U);
+  EXPECT_EQ(cache.digest(), straight.digest());
+}
+
 // One stream a table, side by side, as a model with several tables needs them.
 TEST(Exactness, StreamsOfSeveralTablesShareACache) {
   std::string first;

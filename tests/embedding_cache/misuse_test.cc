@@ -190,6 +190,17 @@ TEST(Misuse, CommitsWantOrder) {
               HasSubstr("commit 9, which is not there"));
 }
 
+TEST(Misuse, CommitsNameWhatWasCountedAndHasNotLearned) {
+  const TempDirectory directory;
+  Options options = small_options(directory.path());
+  options.tables[0].admission = {.kind = AdmissionKind::kCount, .count = 2};
+  Cache cache = Cache::open(options);
+  cache.release(cache.prefetch(0, ids_from(0, 2), 2));
+  EXPECT_THAT(error_of([&] { cache.commit_step(1); }),
+              HasSubstr("has counted the ids of step 2 for admission"));
+  cache.commit_step(2);
+}
+
 TEST(Misuse, DirectoriesInUseForeignOldOrOfOtherTables) {
   const TempDirectory directory;
   const Options options = small_options(directory.path());

@@ -71,6 +71,9 @@ with tempfile.TemporaryDirectory() as scratch:
         fails("expected [2, 3] = 6", lambda: resumed.update(ticket, array.array("f", [0.0])))
         ticket.release()
         fails("was released", ticket.release)
+        resumed.commit(20)  # of what has learned
+        resumed.prefetch("ads", ids, 21).release()
+        resumed.prefetch("ads", ids, 21).release()
     fails("was closed", lambda: resumed.digest())
     fails("at least one is needed", lambda: ec.Cache("tables: []"))
 
