@@ -1,7 +1,10 @@
 #include "mcts/c_api/abi_game.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
+#include <vector>
 
 namespace mstrain::mcts {
 namespace {
@@ -9,6 +12,23 @@ namespace {
 void done(const char* what, int code) {
   if (code != 0) {
     throw GameError(fmt::format("game: {} returned {}", what, code));
+  }
+}
+
+void check_finite(const char* what, int player, float value) {
+  if (!std::isfinite(value)) {
+    throw GameError(
+        fmt::format("game: {} gave player {} {}; expected a finite number", what, player, value));
+  }
+}
+
+void check_distinct(const char* what, std::span<const Action> actions) {
+  thread_local std::vector<Action> sorted;
+  sorted.assign(actions.begin(), actions.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end()) {
+    throw GameError(fmt::format("game: {} gave action {} twice", what, *twice));
   }
 }
 
@@ -56,8 +76,13 @@ void AbiState::legal(ActionBuffer& out) const {
   uint32_t count = 0;
   done("legal", table().legal(table().context, data(), out.data() + before, &count));
   room("legal", count);
+  bool ascends = true;
   for (uint32_t i = 0; i < count; ++i) {
     known("legal", out[before + i]);
+    ascends = ascends && (i == 0 || out[before + i - 1] < out[before + i]);
+  }
+  if (!ascends) {
+    check_distinct("legal", std::span(out.data() + before, count));
   }
   out.resize(before + count);
 }
@@ -73,6 +98,7 @@ Returns<AnyGame::kPlayers> AbiState::returns() const {
   double sum = 0;
   for (int p = 0; p < known.players; ++p) {
     sum += static_cast<double>(out[p]);
+    check_finite("returns", p, out[p]);
     if (known.min_return < known.max_return &&
         !(out[p] >= known.min_return && out[p] <= known.max_return)) {
       throw GameError(fmt::format("game: returns gave player {} {}; the range stated is [{}, {}]",
@@ -91,6 +117,9 @@ Returns<AnyGame::kPlayers> AbiState::rollout(Random& rng) const {
   }
   Returns<AnyGame::kPlayers> out{};
   done("rollout", table().rollout(table().context, data(), rng.next_u64(), out.data()));
+  for (int p = 0; p < facts().players; ++p) {
+    check_finite("rollout", p, out[p]);
+  }
   return out;
 }
 

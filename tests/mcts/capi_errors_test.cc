@@ -19,6 +19,7 @@ enum class Fault {
   kNoLegal,
   kTooMany,
   kBadAction,
+  kActionTwice,
   kApplyCode,
   kReturnsCode,
   kReturnsNan,
@@ -48,7 +49,7 @@ mst_mcts_game broken_game(Fault* fault) {
                                                  : ply & 1;
   };
   g.legal = [](void* c, const void* s, uint32_t* out, uint32_t* count) {
-    out[0] = 0;
+    out[0] = breaks(c, s, Fault::kActionTwice) ? 1 : 0;
     out[1] = breaks(c, s, Fault::kBadAction) ? 9 : 1;
     *count = breaks(c, s, Fault::kNoLegal) ? 0 : breaks(c, s, Fault::kTooMany) ? 3 : 2;
     return breaks(c, s, Fault::kLegalCode) ? 11 : 0;
@@ -104,9 +105,10 @@ const Expected kFaults[] = {
     {Fault::kNoLegal, "has no legal action"},
     {Fault::kTooMany, "game: legal gave 3 actions; max_actions is 2"},
     {Fault::kBadAction, "game: legal gave action 9; max_actions is 2"},
+    {Fault::kActionTwice, "game: legal gave action 1 twice"},
     {Fault::kApplyCode, "game: apply returned 12"},
     {Fault::kReturnsCode, "game: returns returned 13"},
-    {Fault::kReturnsNan, "is nan"},
+    {Fault::kReturnsNan, "game: returns gave player 0 nan"},
 };
 
 TEST(CApiErrors, ABrokenGameIsACodeInEveryMode) {
@@ -134,6 +136,20 @@ TEST(CApiErrors, ABrokenGameIsACodeInEveryMode) {
     mst_mcts_set_root(h.search, &start);
     EXPECT_EQ(mst_mcts_run(h.search, &budget, zeros, nullptr, 1), MST_MCTS_GAME) << mode;
     EXPECT_EQ(std::string(mst_mcts_last_error()), "game: observe returned 14");
+  }
+}
+
+TEST(CApiErrors, ABrokenGameIsACodeInRandomPlay) {
+  const mst_mcts_budget budget{100, 0, 0};
+  const State start{0};
+  for (const auto& [wrong, words] : kFaults) {
+    Fault fault = wrong;
+    const mst_mcts_game game = broken_game(&fault);
+    Handle h(game, "uct", "{seed: 1}");
+    ASSERT_EQ(mst_mcts_set_root(h.search, &start), MST_MCTS_OK);
+    EXPECT_EQ(mst_mcts_run(h.search, &budget, nullptr, nullptr, 0), MST_MCTS_GAME) << words;
+    EXPECT_NE(std::string(mst_mcts_last_error()).find(words), std::string::npos)
+        << mst_mcts_last_error();
   }
 }
 
