@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "core/base/error.h"
 #include "core/base/processors.h"
 
 namespace mstrain {
@@ -14,6 +15,13 @@ const Backend* installed_backend = nullptr;
 std::unique_ptr<Context>& unbound_context() {
   static std::unique_ptr<Context> it;
   return it;
+}
+
+void check_threads(const Context& context) {
+  constexpr int kMost = 1024;
+  check(context.threads >= 0 && context.threads <= kMost,
+        "Context: {} threads; expected 1 to {}, or 0 for one per processor", context.threads,
+        kMost);
 }
 
 }  // namespace
@@ -42,8 +50,12 @@ const Context& current_context() {
   return *unbound_context();
 }
 
-ContextScope::ContextScope(const Context& context) : previous_(bound) { bound = &context; }
+ContextScope::ContextScope(const Context& context) : previous_(bound) {
+  check_threads(context);
+  bound = &context;
+}
 ContextScope::ContextScope(Context&& context) : own_(std::move(context)), previous_(bound) {
+  check_threads(*own_);
   bound = &*own_;
 }
 ContextScope::~ContextScope() { bound = previous_; }
