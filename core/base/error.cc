@@ -33,11 +33,9 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 std::string to_string(const SourceLocation& where) {
   std::string_view file = where.file_name();
   const std::string_view root = MSTRAIN_SOURCE_DIR;
-  if (file.starts_with(root)) {
+  if (file.starts_with(root) && file.substr(root.size()).starts_with('/')) {
     file.remove_prefix(root.size());
-    while (file.starts_with('/')) {
-      file.remove_prefix(1);
-    }
+    file.remove_prefix(std::min(file.find_first_not_of('/'), file.size()));
   }
   return fmt::format("{}:{}", file, where.line());
 }

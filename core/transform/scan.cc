@@ -9,10 +9,12 @@ void expect_carries(std::string_view loop, const Graph& body, const Tensors& car
                     const std::vector<std::string>& paths) {
   for (size_t i = 0; i < carries.size(); ++i) {
     const TensorType& after = body.type(body.outputs()[i]);
-    check(carries[i].type() == after, "{}: the carry {} is {} before a step and {} after it", loop,
-          paths[i].empty() ? "" : paths[i], to_string(carries[i].type()), to_string(after));
+    check(carries[i].type() == after, "{}: the carry{} is {} before a step and {} after it", loop,
+          paths[i].empty() ? "" : " " + paths[i], to_string(carries[i].type()), to_string(after));
   }
 }
+
+std::string name_in_xs(const std::string& path) { return path.empty() ? "xs" : path + " of xs"; }
 
 }  // namespace
 
@@ -30,10 +32,10 @@ int64_t scan_length(const Tensors& xs, const std::vector<std::string>& paths,
   int64_t length = options.length;
   for (size_t i = 0; i < xs.size(); ++i) {
     const TensorType& type = xs[i].type();
-    check(type.shape.rank() > 0, "scan: {} of xs is {}, without a leading dim to run over",
-          paths[i], to_string(type));
-    check(length < 0 || type.shape[0] == length, "scan: {} of xs is {}, the loop has {} steps",
-          paths[i], to_string(type), length);
+    check(type.shape.rank() > 0, "scan: {} is {}, without a leading dim to run over",
+          name_in_xs(paths[i]), to_string(type));
+    check(length < 0 || type.shape[0] == length, "scan: {} is {}, the loop has {} steps",
+          name_in_xs(paths[i]), to_string(type), length);
     length = type.shape[0];
   }
   check(length >= 0, "scan: xs holds no tensors, so that the length must be given");

@@ -228,8 +228,9 @@ TEST(Scan, SaysWhatDoesNotFit) {
   EXPECT_THAT(error_of([&] {
                 scan(f, f64({1}), random_tensor({3, 2}, 1));
               }),
-              HasSubstr("is f64[1] before a step and f64[2] after it"));
-  EXPECT_THAT(error_of([&] { scan(f, f64(1), f64(1)); }), HasSubstr("without a leading dim"));
+              HasSubstr("scan: the carry is f64[1] before a step and f64[2] after it"));
+  EXPECT_THAT(error_of([&] { scan(f, f64(1), f64(1)); }),
+              HasSubstr("scan: xs is f64[], without a leading dim"));
   EXPECT_THAT(error_of([&] {
                 scan(f, f64(1), f64({1, 2}), {.length = 3});
               }),
