@@ -39,6 +39,7 @@
 #include "core/tensor/host.h"
 #include "core/tensor/jit.h"
 #include "core/tensor/params.h"
+#include "core/tensor/params_file.h"
 #include "core/tensor/tree.h"
 #include "core/transform/accumulate.h"
 #include "core/transform/clip.h"

@@ -48,6 +48,9 @@ void run() {
   {
     // @cpp 11
     check(item(objective) < 0.2, "the classifier ends at {}", item(objective));
+    // @cpp 12
+    check(to_doubles(classify(kept, images)) == to_doubles(classify(params, images)),
+          "what was kept classifies otherwise");
   }
 }
 
