@@ -94,9 +94,10 @@ class Choices::Variants {
         micro_(micro) {}
 
   // Many layers take their time, and one is like the other.
-  // Few layers need not make up a pipeline.
+  // Few layers need not make up a pipeline, and not every model has layers.
   bool reckons_exactly() const {
-    return layers() <= kFewEnough || run_.train.parallel.pipeline > 1;
+    return layers() <= kFewEnough || run_.train.parallel.pipeline > 1 ||
+           run_.with_layers(kFew).empty();
   }
   // The plan as far as it follows from plans of fewer layers.
   const RunPlan& about(const Overrides& overrides) {

@@ -51,6 +51,16 @@ void ModelRun::read_model(const YamlNode& tree) {
 
 std::string ModelRun::config_json(const Json& source) const {
   OrderedJson description = network()->description(source);
+  const ModelEntry& entry = model_of(written());
+  const OrderedJson& type = description["model_type"];
+  if (std::none_of(entry.hf_types.begin(), entry.hf_types.end(),
+                   [&](const std::string& name) { return type == name; })) {
+    fail(
+        "model.type {}: its network describes itself in config.json by model_type {}, which is "
+        "none "
+        "of those that its entry reads (hf_types): {}",
+        entry.type, type.dump(), fmt::join(entry.hf_types, ", "));
+  }
   if (const FloatType type = train.precision.params; type != FloatType::kFp32) {
     description["dtype"] = type == FloatType::kBf16 ? "bfloat16" : "float16";
   }
@@ -121,7 +131,10 @@ void ModelRun::check_adapters(const YamlNode& tree, Findings& findings) const {
 }
 
 Overrides ModelRun::with_layers(int64_t layers) const {
-  return {fmt::format("model.num_layers={}", layers)};
+  constexpr const char* kLayers = "model.num_layers";
+  return find_config(written(), kLayers) == nullptr
+             ? Overrides()
+             : Overrides{fmt::format("{}={}", kLayers, layers)};
 }
 
 std::vector<Overrides> ModelRun::smaller_samples() const { return {}; }

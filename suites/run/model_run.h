@@ -93,7 +93,7 @@ class ModelRun {
   virtual std::vector<Callback*> callbacks() const { return {}; }
 
   virtual LeastSize least_size() const = 0;
-  // The same network with so many equal blocks, for plans that follow from those of fewer.
+  // The same network with so many equal blocks, for plans that follow from those of fewer: by model.num_layers. None where it has no such key.
   virtual Overrides with_layers(int64_t layers) const;
   // Changes that leave steps as they are, and let them be planned for any number of samples.
   virtual Overrides profile_changes() const { return {}; }
@@ -130,7 +130,7 @@ using Holds = std::function<bool(const std::string& stored)>;
 // model.type with its parts; the parts begin with defaults.
 struct ModelEntry {
   std::string type;
-  std::vector<std::string> hf_types;  // model_type of the config.json that describe() reads
+  std::vector<std::string> hf_types;  // model_type of config.json: read, and written
   std::unique_ptr<ModelRun> (*run)();
   // Throws Error naming the key that asks for another network than this model's; `source` names the file. `holds` says
   // whether the weights beside it hold a tensor of a name.

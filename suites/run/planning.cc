@@ -201,7 +201,8 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
   const Units units = task.units;
   const int64_t tokens = task.positions_inside > 0 ? task.positions_inside : units.count;
   const bool along_tensor = task.positions.size() == 1;
-  const int64_t layers = run->network()->num_layers();
+  // Without equal blocks all is one.
+  const int64_t layers = run->with_layers(1).empty() ? 1 : run->network()->num_layers();
   input_.emplace(
       ForecastInput{.cluster = cluster,
                     .model = {layers, heads_of(*run), tokens, along_tensor},

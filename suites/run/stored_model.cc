@@ -109,6 +109,18 @@ Holds holds_in(FileSystem& files, const std::string& folder) {
   };
 }
 
+// The network that `config` tells of. What a model's own code throws is told with the file that it read.
+std::shared_ptr<const Network> described(const ModelEntry& entry, const Json& config,
+                                         const std::string& path, const Holds& holds) {
+  try {
+    return entry.describe(config, path, holds);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw IoError(fmt::format("{}: {}", path, error.what()));
+  }
+}
+
 // A checkpoint of an agent has weights, but is no model of this kind.
 void refuse_agent(FileSystem& files, const std::string& folder) {
   constexpr uint64_t kLargest = 1 << 20;
@@ -134,7 +146,7 @@ StoredModel open_plain(FileSystem& files, const std::string& folder) {
   out.description_path = config;
   const ModelEntry& entry = model_of(out.description, config);
   out.type = entry.type;
-  out.network = entry.describe(out.description, config, holds_in(files, folder));
+  out.network = described(entry, out.description, config, holds_in(files, folder));
   return out;
 }
 
@@ -212,7 +224,7 @@ StoredModel open_adapter(FileSystem& files, const std::string& folder) {
       throw IoError(
           fmt::format("{}: a {} does not adapt the {} in {}", own, entry.type, out.type, base));
     }
-    network = entry.describe(out.description, own, holds_in(files, base));
+    network = described(entry, out.description, own, holds_in(files, base));
   }
   const LoraConfig lora = lora_of(config, path, network);
   check_copies(adapter_tensors(files, folder), lora, *network, path);
