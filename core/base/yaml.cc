@@ -223,6 +223,18 @@ class RejectAll final : public YAML::EventHandler {
   const std::string& file_;
 };
 
+// What the parser says, and what its author most likely did where that is a rule of the grammar.
+std::string explained(const std::string& said) {
+  for (const char* const rule :
+       {"illegal map value", "illegal map key", "illegal block entry", "end of map not found",
+        "end of sequence not found", "unknown token"}) {
+    if (said.starts_with(rule)) {
+      return said + "; is this line, or the one before it, indented as those beside it?";
+    }
+  }
+  return said;
+}
+
 }  // namespace
 
 YamlNode parse_yaml(std::string_view text, const std::string& file) {
@@ -243,9 +255,9 @@ YamlNode parse_yaml(std::string_view text, const std::string& file) {
     if (const auto mistake = yaml_mistake(text)) {
       throw ConfigError(fmt::format("{}:{}: {}", file, mistake->line, mistake->what));
     }
-    throw ConfigError(error.mark.is_null()
-                          ? fmt::format("{}: {}", file, error.msg)
-                          : fmt::format("{}:{}: {}", file, error.mark.line + 1, error.msg));
+    throw ConfigError(error.mark.is_null() ? fmt::format("{}: {}", file, error.msg)
+                                           : fmt::format("{}:{}: {}", file, error.mark.line + 1,
+                                                         explained(error.msg)));
   }
   return builder.take();
 }

@@ -109,6 +109,14 @@ TEST(Yaml, RejectsWhatAConfigurationShouldNotHold) {
   EXPECT_THAT(yaml_error(std::string(2 << 20, 'a')), HasSubstr("larger than"));
 }
 
+TEST(Yaml, WhatTheGrammarForbidsIsMostlyIndentation) {
+  EXPECT_THAT(yaml_error("a: 1\n  b: 2\n"),
+              HasSubstr("a.yaml:2: illegal map value; is this line, or the one before it, "
+                        "indented as those beside it?"));
+  EXPECT_THAT(yaml_error("a:\n    b: 1\n  c: 2\n"), HasSubstr("a.yaml:3: "));
+  EXPECT_THAT(yaml_error("a:\n    b: 1\n  c: 2\n"), HasSubstr("indented as those"));
+}
+
 TEST(Yaml, MistakesOfFormAreNamedWhereTheyWereMade) {
   EXPECT_EQ(yaml_error("a:\n\tb: 1\n"),
             "a.yaml:2: a tab indents this line; YAML indents with spaces");
