@@ -165,6 +165,7 @@ void read_section(const ConfigAt& at, const ConfigFields& fields) {
   if (!at.node.is_map() && !at.node.is_null()) {
     at.fail_expected("a section (a map of keys)");
   }
+  std::vector<const ConfigFields::Entry*> given;
   for (const YamlNode& child : at.node.children) {
     const auto& entries = fields.entries();
     const auto entry = std::find_if(
@@ -174,16 +175,22 @@ void read_section(const ConfigAt& at, const ConfigFields& fields) {
     if (entry == entries.end()) {
       yaml_fail(child, path, "unknown key" + suggest(child.key, at.path, fields, at.root));
     }
+    if (child.is_null() && child.takes_back && !entry->field->takes_null()) {
+      continue;
+    }
     entry->field->read({child, path, entry->rule, at.root, ""});
+    given.push_back(&*entry);
   }
   for (const ConfigFields::Entry& entry : fields.entries()) {
-    if (entry.rule.is_required && at.node.find(entry.key) == nullptr) {
+    if (std::ranges::count(given, &entry) > 0) {
+      continue;
+    }
+    if (entry.rule.is_required) {
       yaml_fail(at.node, child_path(at.path, entry.key),
                 fmt::format("required key is missing; expected {}", entry.field->type(entry.rule)));
     }
     // Required keys of a section that is absent altogether.
-    if (const auto section = entry.field->section();
-        section && at.node.find(entry.key) == nullptr) {
+    if (const auto section = entry.field->section()) {
       YamlNode absent;
       absent.file = at.node.file;
       absent.line = at.node.line;
@@ -212,14 +219,15 @@ YamlNode write_config_fields(const ConfigFields& fields) {
 std::vector<ConfigKeyDoc> document_config_fields(const ConfigFields& fields) {
   std::vector<ConfigKeyDoc> out;
   for (const ConfigFields::Entry& entry : fields.entries()) {
-    if (const auto section = entry.field->section()) {
-      for (ConfigKeyDoc& doc : document_config_fields(*section)) {
-        doc.path = child_path(entry.key, doc.path);
-        out.push_back(std::move(doc));
-      }
-    } else {
+    const auto section = entry.field->section();
+    if (!section) {
       out.push_back({entry.key, entry.field->type(entry.rule),
-                     to_flow(entry.field->write(entry.rule)), entry.doc});
+                     to_flow(entry.field->write(entry.rule)), entry.doc, entry.rule.is_required});
+    }
+    for (ConfigKeyDoc& doc :
+         section ? document_config_fields(*section) : entry.field->keys_within()) {
+      doc.path = child_path(entry.key, doc.path);
+      out.push_back(std::move(doc));
     }
   }
   return out;

@@ -144,6 +144,14 @@ struct ConfigAt {
 template <class T>
 struct ConfigCodec;
 
+struct ConfigKeyDoc {
+  std::string path;
+  std::string type;   // "an integer >= 1 or auto"
+  std::string value;  // the default
+  std::string doc;
+  bool is_required = false;  // no default
+};
+
 class ConfigField {
  public:
   virtual ~ConfigField() = default;
@@ -151,6 +159,9 @@ class ConfigField {
   virtual YamlNode write(const ConfigRule& rule) const = 0;
   virtual std::string type(const ConfigRule& rule) const = 0;
   virtual std::optional<ConfigFields> section() const = 0;  // of a nested section
+  // Of a section that may be left out: its keys where it is there.
+  virtual std::vector<ConfigKeyDoc> keys_within() const = 0;
+  virtual bool takes_null() const = 0;  // whether null is a value
 };
 
 // What fields() is called with: collects the declared keys.
@@ -198,7 +209,8 @@ void set_config(YamlNode& tree, std::string_view path, YamlNode value);
 void read_config_fields(const YamlNode& tree, const ConfigFields& fields);
 YamlNode write_config_fields(const ConfigFields& fields);
 
-// Reads over the defaults that `config` holds. On error some members may be changed.
+// Reads over the defaults that `config` holds. On error some members may be changed. Where null is no value of a key, one that
+// a file lays over the file that it extends, an override or a sweep takes the key back: it is as if nobody had given it.
 template <ConfigSection T>
 void read_config(const YamlNode& tree, T& config) {
   read_config_fields(tree, config_fields(config));
@@ -223,12 +235,7 @@ std::string config_where(const YamlNode& tree, std::string_view path);
 // Each key that is no section with its value as one line, for comparing two configurations.
 std::vector<std::pair<std::string, std::string>> flatten_config(const YamlNode& tree);
 
-struct ConfigKeyDoc {
-  std::string path;
-  std::string type;  // "an integer >= 1 or auto"
-  std::string value;
-  std::string doc;
-};
+// Every key that is no section, those of sections that may be left out after them.
 std::vector<ConfigKeyDoc> document_config_fields(const ConfigFields& fields);
 template <ConfigSection T>
 std::vector<ConfigKeyDoc> document_config(const T& config) {

@@ -202,6 +202,23 @@ struct ConfigCodec<T> {
 
 namespace config_detail {
 
+// Of what may be left out, what is there else.
+template <class T>
+struct Within {
+  static constexpr bool kTakesNull = ConfigSection<T>;  // an empty section
+  using Type = void;
+};
+template <class T>
+struct Within<std::optional<T>> {
+  static constexpr bool kTakesNull = true;
+  using Type = T;
+};
+template <class T, class Word>
+struct Within<OrWord<T, Word>> {
+  static constexpr bool kTakesNull = Within<T>::kTakesNull;
+  using Type = T;
+};
+
 template <class T>
 class FieldOf final : public ConfigField {
  public:
@@ -218,6 +235,14 @@ class FieldOf final : public ConfigField {
       return std::nullopt;
     }
   }
+  std::vector<ConfigKeyDoc> keys_within() const override {
+    if constexpr (ConfigSection<typename Within<T>::Type>) {
+      return document_config(typename Within<T>::Type());
+    } else {
+      return {};
+    }
+  }
+  bool takes_null() const override { return Within<T>::kTakesNull; }
 
  private:
   T& value_;

@@ -42,6 +42,14 @@ void lay_over(YamlNode& below, YamlNode over) {
   below.column = over.column;
 }
 
+// Of what is laid over another layer: its nulls may take keys back.
+void let_take_back(YamlNode& node) {
+  node.takes_back = node.is_null();
+  for (YamlNode& child : node.children) {
+    let_take_back(child);
+  }
+}
+
 YamlNode load_layer(const std::string& path, std::vector<std::string>& chain) {
   YamlNode tree = load_yaml(path);
   if (tree.is_null()) {
@@ -72,6 +80,7 @@ YamlNode load_layer(const std::string& path, std::vector<std::string>& chain) {
   } catch (const IoError& error) {
     yaml_fail(link, "extends", error.what());
   }
+  let_take_back(tree);
   lay_over(below, std::move(tree));
   return below;
 }
@@ -145,6 +154,7 @@ void set_config(YamlNode& tree, std::string_view path, YamlNode value) {
     }
     if (key.size() == rest.size()) {
       value.key = key;
+      let_take_back(value);
       lay_over(*child, std::move(value));
       return;
     }

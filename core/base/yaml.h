@@ -25,6 +25,7 @@ struct YamlNode {
   std::string file;                // as given to the parser; empty for a node made by code
   int line = 0;                    // from 1, where the key stands for a map's child; 0: no line
   int column = 0;
+  bool takes_back = false;  // of a null that a layer lays over others: see read_config()
 
   static YamlNode scalar(std::string plain_text);
   static YamlNode string(std::string_view value);  // quoted only where it must be

@@ -264,6 +264,31 @@ TEST_F(ConfigTest, ExtendsLaysOneFileOverAnother) {
   EXPECT_THAT(error(text), HasSubstr("base/root.yaml:3: optimizer.betas: expected a list of 2"));
 }
 
+TEST_F(ConfigTest, ANullLaidOverAKeyTakesItBackWhereItIsNoValue) {
+  const std::string base =
+      "model: {num_layers: 4, ffn_hidden_size: 8}\noptimizer: {betas: [0.5, 0.6], lr: 0.5}\n"
+      "data: {train: a, workers: 3}\n";
+  const auto expect_defaults = [](const Config& config) {
+    EXPECT_EQ(config.model.num_layers, ModelConfig().num_layers);
+    EXPECT_EQ(config.optimizer.betas, OptimizerConfig().betas);
+    EXPECT_EQ(config.optimizer.lr, 0.5);
+    EXPECT_EQ(config.data.workers, 1U);
+    EXPECT_EQ(config.model.ffn_hidden_size, std::nullopt);
+  };
+  expect_defaults(load(base, {"optimizer.betas=null", "model={num_layers: null}",
+                              "data.workers=null", "model.ffn_hidden_size=null"}));
+  write("base.yaml", base);
+  const std::string over =
+      "extends: base.yaml\nmodel: {num_layers: null, ffn_hidden_size: null}\n"
+      "optimizer: {betas: null}\ndata: {workers: null}\n";
+  expect_defaults(load(over));
+  EXPECT_EQ(load(over, {"model.num_layers=7"}).model.num_layers, 7);
+  EXPECT_EQ(load(base, {"optimizer=null"}).optimizer.lr, OptimizerConfig().lr);
+  EXPECT_THAT(error(base, {"data.train=null"}), HasSubstr("data.train: required key is missing"));
+  EXPECT_EQ(error(base, {"optimizer.beta=null"}),
+            "command line: optimizer.beta: unknown key; did you mean optimizer.betas?");
+}
+
 TEST_F(ConfigTest, ExtendsCyclesAndMissingFilesAreErrors) {
   write("a.yaml", "extends: b.yaml\n");
   write("b.yaml", "model: {}\nextends: a.yaml\n");
