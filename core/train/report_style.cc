@@ -27,7 +27,7 @@ header { display: flex; flex-wrap: wrap; align-items: center; gap: 12px 16px; ma
 h1 { font-size: 24px; line-height: 1.2; font-weight: 650; letter-spacing: -0.015em; margin: 0; }
 h2 { font-size: 15px; font-weight: 600; margin: 0; }
 .pill { font-size: 12px; font-weight: 600; padding: 2px 10px; border-radius: 99px; border: 1px solid currentColor; }
-.pill.finished { color: var(--good); } .pill.running { color: var(--c0); } .pill.interrupted, .pill.stopped { color: var(--warn); } .pill.failed { color: var(--bad, #c0392b); }
+.pill.finished { color: var(--good); } .pill.running { color: var(--c0); } .pill.interrupted, .pill.stopped, .pill.left { color: var(--warn); } .pill.failed { color: var(--bad, #c0392b); }
 .spacer { flex: 1; }
 button, select {
   font: inherit; font-size: 13px; color: var(--ink-2); background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 4px 11px; cursor: pointer;

@@ -75,6 +75,24 @@ void tell_whether_stopped(FileSystem& files, const std::string& directory, Json&
   }
 }
 
+void leave_behind(FileSystem& files, const std::string& directory, int64_t step) {
+  const std::string path = join_path(directory, kRunFile);
+  if (!files.exists(path)) {
+    return;
+  }
+  OrderedJson record = OrderedJson::parse(files.read(path, kMostBytes));
+  if (record.value("status", "") == kStatusLeftBehind) {
+    return;
+  }
+  record["status"] = kStatusLeftBehind;
+  record["reason"] = fmt::format("others were better at step {}", step);
+  if (const auto history = record.find("history");
+      history != record.end() && history->is_array() && !history->empty()) {
+    history->back()["status"] = kStatusLeftBehind;
+  }
+  write_file_atomic(files, path, record.dump(2) + "\n");
+}
+
 RunRecord::RunRecord(const RunDirectory& directory, const TrainConfig& config, const RunPlan& plan,
                      const RunStart& start)
     : directory_(directory),

@@ -18,6 +18,8 @@ inline constexpr const char* kStatusFinished = "finished";
 inline constexpr const char* kStatusInterrupted = "interrupted";
 inline constexpr const char* kStatusFailed = "failed";
 inline constexpr const char* kStatusStopped = "stopped";  // by kill -9: the run could not say so
+inline constexpr const char* kStatusLeftBehind =
+    "left behind";  // by a sweep that goes on with others
 inline constexpr const char* kStoppedReason = "without a word; the same command goes on";
 
 // A start of a run: the first one, or one that goes on.
@@ -38,6 +40,9 @@ struct RunState {
 // What `record`, run.json or sweep.json of `directory`, says of a run whose process is gone: "stopped" in place of "running".
 // The process may be that of another machine, which is not asked.
 void tell_whether_stopped(FileSystem& files, const std::string& directory, Json& record);
+
+// Notes in run.json of `directory` that its run, which stopped at `step`, was left behind.
+void leave_behind(FileSystem& files, const std::string& directory, int64_t step);
 
 class RunRecord {
  public:

@@ -17,7 +17,6 @@ namespace mstrain {
 namespace {
 
 constexpr const char* kWaiting = "waiting";
-constexpr const char* kLeftBehind = "left behind";
 constexpr uint64_t kMostBytes = 16 << 20;
 
 // What the page and people read: a number where it is one.
@@ -47,7 +46,7 @@ Sweep::Sweep(FileSystem& files, SweptRun swept, const SweepConfig& sweep, const 
 }
 
 std::string Sweep::directory_of(const SweepTrial& trial) const {
-  return join_path(join_path(swept_.directory, "runs"), trial.id);
+  return join_path(join_path(swept_.directory, kSweepRuns), trial.id);
 }
 
 std::string Sweep::name_of(const SweepTrial& trial) const {
@@ -55,7 +54,7 @@ std::string Sweep::name_of(const SweepTrial& trial) const {
 }
 
 void Sweep::begin(const SweepTrial& trial) const {
-  const std::string runs = join_path(swept_.directory, "runs");
+  const std::string runs = join_path(swept_.directory, kSweepRuns);
   for (const std::string& id : files_.list(runs)) {
     if (id != trial.id) {
       files_.remove_all(join_path(runs, id));
@@ -164,6 +163,19 @@ std::string Sweep::describe_result(const SweepResult& result) const {
                       describe(sweep_, best.trial), directory_of(best.trial));
   }
   return out + fmt::format("open {} in a browser\n", join_path(swept_.directory, kReportFile));
+}
+
+void Sweep::check_result(const SweepResult& result) const {
+  std::vector<std::string> failed;
+  for (const TrialResult& trial : result.trials) {
+    if (trial.status == kStatusFailed) {
+      failed.push_back(trial.trial.id);
+    }
+  }
+  check(failed.empty(), "{}: {} of {} runs failed: {}; the same command tries {} again",
+        swept_.directory, failed.size(), result.trials.size(), fmt::join(failed, ", "),
+        failed.size() == 1 ? "it" : "them");
+  check(result.best.has_value(), "{}: no run of the sweep has a result", swept_.directory);
 }
 
 std::vector<size_t> Sweep::promoted(const std::vector<size_t>& of) const {
@@ -277,7 +289,8 @@ SweepResult Sweep::run(const Run& run, const std::atomic<bool>& stop, bool resta
       for (const size_t i : active) {
         if (std::find(kept.begin(), kept.end(), i) == kept.end() &&
             trials_[i].status != kStatusFailed) {
-          trials_[i].status = kLeftBehind;
+          trials_[i].status = kStatusLeftBehind;
+          leave_behind(files_, directory_of(trials_[i].trial), rung);
         }
       }
       active = std::move(kept);

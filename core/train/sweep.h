@@ -14,12 +14,13 @@
 
 namespace mstrain {
 
+inline constexpr const char* kSweepRuns = "runs";
 inline constexpr const char* kSweepFile = "sweep.json";
 inline constexpr const char* kSweepConfigFile = "sweep.yaml";
 
 struct TrialResult {
   SweepTrial trial;
-  std::string status;           // "waiting", or that of its run.json; "left behind" by a halving
+  std::string status;           // "waiting", or that of its run.json
   std::string reason;           // of a failure
   int64_t step = 0;             // that `value` is of
   int64_t rung = 0;             // that it is the answer for
@@ -55,6 +56,8 @@ class Sweep {
   std::string describe_runs() const;
   // What `result` came to, likewise.
   std::string describe_result(const SweepResult& result) const;
+  // Throws Error, which names them, where runs of a sweep that came to its end have failed, or none has a result.
+  void check_result(const SweepResult& result) const;
 
   // `restart`: what an earlier sweep wrote is removed when the first of the new runs begins; where none does, it stays, and what kept the last one
   // from it is thrown. What takes its time between two runs is done by `aside`. A run that fails with an Error has no result, and the sweep goes on; it is

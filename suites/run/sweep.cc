@@ -130,8 +130,7 @@ Outcome run_sweep(const RunRequest& request) {
   if (result.interrupted) {
     return Outcome::kInterrupted;
   }
-  check(result.best.has_value(), "{}: no run of the sweep has a result",
-        opened.config.run.directory());
+  opened.sweep.check_result(result);
   return Outcome::kFinished;
 }
 

@@ -73,8 +73,7 @@ Outcome sweep_agents(const RunRequest& request, const TrainUntil& train) {
   if (result.interrupted) {
     return Outcome::kInterrupted;
   }
-  check(result.best.has_value(), "{}: no run of the sweep has a result",
-        opened.config.run.directory());
+  opened.sweep.check_result(result);
   return Outcome::kFinished;
 }
 

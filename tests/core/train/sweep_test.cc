@@ -113,6 +113,28 @@ TEST(SweepTrials, TheCommandLineOverridesKeysOfTheFileAndTakesThemBack) {
   EXPECT_EQ(config_where(tree, "sweep.keys.optimizer.lr"), "command line: sweep.keys.optimizer.lr");
 }
 
+struct NamedFinder {
+  RunConfig run;
+  FindLrConfig find_lr;
+  template <class V>
+  void fields(V& v) {
+    v("run", run, "");
+    v("find_lr", find_lr, "");
+  }
+};
+
+TEST(SweepTrials, ANullTakesBackWhatTheFileSays) {
+  const YamlNode tree = parse_yaml("find_lr: {steps: 30}\n", "test.yaml");
+  const SweepConfig config = sweep_of("sweep: {keys: {find_lr.steps: [null, 40]}}");
+  const auto steps = [&](size_t trial) {
+    NamedFinder read;
+    read_config(tree_of(tree, config, sweep_trials(config)[trial], "x", "out/x"), read);
+    return read.find_lr.steps;
+  };
+  EXPECT_EQ(steps(0), FindLrConfig().steps);
+  EXPECT_EQ(steps(1), 40);
+}
+
 TEST(SweepTrials, ATrialIsTheConfigurationWithItsValues) {
   const YamlNode tree = parse_yaml(
       "optimizer: {lr: 1, eps: 2}\nsweep:\n  keys:\n    optimizer.lr: [3, 4]\n    batch.size: "
@@ -241,6 +263,9 @@ TEST_F(SweepRuns, AHalvingGoesOnWithTheBetterOnes) {
                                     "003 to 4", testing::EndsWith(" to 8")));
   EXPECT_EQ(result.trials[0].status, "left behind");
   EXPECT_EQ(result.trials[0].step, 2);
+  EXPECT_EQ(
+      parse_json(real_files().read(folder_ / "halving/runs/000/run.json"), "run.json")["status"],
+      "left behind");
   EXPECT_EQ(result.trials[*result.best].step, 8);
   // What went on is the run that never stopped.
   const size_t best = *result.best;

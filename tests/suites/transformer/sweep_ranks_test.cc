@@ -57,8 +57,10 @@ TEST_F(SweepOnRanks, HaveTheResultsOfOne) {
 // A rate with which the loss is soon no number; the runs after it are not disturbed.
 TEST_F(SweepOnRanks, GoOnWhereARunFails) {
   const std::string sweep = "{keys: {optimizer.lr: [1e30, 1e-3]}}";
-  ASSERT_EQ(sweep_on(along_data(1), "alone", sweep), Outcome::kFinished);
-  ASSERT_EQ(sweep_on(along_data(2), "shared", sweep), Outcome::kFinished);
+  for (const auto& [ranks, name] : {std::pair(1, "alone"), std::pair(2, "shared")}) {
+    EXPECT_THAT(message_of<Error>([&] { sweep_on(along_data(ranks), name, sweep); }),
+                testing::HasSubstr("1 of 2 runs failed: 000; the same command tries it again"));
+  }
   const Json shared = results("shared");
   EXPECT_EQ(shared["runs"][0]["status"], "failed");
   EXPECT_THAT(shared["runs"][0]["reason"].get<std::string>(), testing::HasSubstr("loss"));
