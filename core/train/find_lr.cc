@@ -146,12 +146,21 @@ std::optional<double> suggested_rate(const RateCurve& curve) {
   return out;
 }
 
+std::string range_to_widen(const RateCurve& curve, double suggestion, bool came_to_the_end) {
+  // Means over the outermost points are none to suggest by, and noise moves the steepest place by as much.
+  const size_t outer = curve.lr.size() / 10;
+  if (came_to_the_end && suggestion >= curve.lr[curve.lr.size() - 1 - outer]) {
+    return "a larger find_lr.highest";
+  }
+  return suggestion <= curve.lr[outer] ? "a smaller find_lr.lowest" : "";
+}
+
 FoundRate find_lr(FileSystem& given_files, const TrainConfig& given, const YamlNode& resolved,
                   const TrainTask& task, const TrainData& data, const Refuse& refuse,
                   const std::atomic<bool>& stop, const SessionStart& start) {
   check(task.looked_up.empty(),
         "run.mode: find_lr is for models without tables: their rows have rates of their own");
-  FoundRate found{.directory = join_path(given.run.directory(), "find_lr")};
+  FoundRate found{.directory = join_path(given.run.directory(), kFindLrFolder)};
   const TrainConfig config = ramped(given, found.directory);
   Ranks* const ranks = start.ranks.get();
   const bool first = is_first(ranks);

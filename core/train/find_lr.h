@@ -6,6 +6,7 @@
 
 namespace mstrain {
 
+inline constexpr const char* kFindLrFolder = "find_lr";     // below the run's
 inline constexpr const char* kFindLrFile = "find_lr.json";  // the curve and what is suggested
 
 // What the finder saw, step by step.
@@ -20,6 +21,10 @@ std::vector<double> smoothed(const std::vector<double>& loss);
 // The rate at which the smoothed loss falls fastest per factor of the rate, before it is least; none where it does not
 // fall by more than its noise.
 std::optional<double> suggested_rate(const RateCurve& curve);
+
+// Where a curve that came to its end suggests a rate next to that end, or to its beginning: the key of FindLrConfig that hides
+// what lies beyond, and which way it should go: "a larger find_lr.highest". Empty elsewhere.
+std::string range_to_widen(const RateCurve& curve, double suggestion, bool came_to_the_end);
 
 struct FoundRate {
   std::string directory;  // with config.yaml, metrics.jsonl, run.json, find_lr.json and report.html

@@ -72,6 +72,10 @@ YamlNode ModelRun::written() const {
   return write_config_fields(const_cast<ModelRun*>(this)->sections());
 }
 
+std::vector<ConfigKeyDoc> ModelRun::keys() const {
+  return document_config_fields(const_cast<ModelRun*>(this)->sections());
+}
+
 void ModelRun::fields(ConfigFields& model) {
   declare_model(model);
   model("lora", lora, "low-rank adapters (LoRA) are trained instead of the weights; null: none",

@@ -44,6 +44,7 @@ class ModelRun {
   void recheck(const YamlNode& tree) const;
   // Every key, defaults filled in.
   YamlNode written() const;
+  std::vector<ConfigKeyDoc> keys() const;
   // Declares the section `model`: the model's keys, and those of all models.
   void fields(ConfigFields& model);
 

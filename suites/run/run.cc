@@ -207,7 +207,11 @@ Outcome look_for_rate(const RunRequest& request) {
   fmt::print(request.out, "{}: {} steps{}\n", found.directory, found.curve.lr.size(),
              found.end_reason.empty() ? "" : ", " + found.end_reason);
   if (found.suggestion) {
-    fmt::print(request.out, "the loss falls fastest at optimizer.lr={:.2g}\n", *found.suggestion);
+    const std::string wider = range_to_widen(found.curve, *found.suggestion,
+                                             found.end_reason.empty() && !found.interrupted);
+    fmt::print(
+        request.out, "the loss falls fastest at optimizer.lr={:.2g}{}\n", *found.suggestion,
+        wider.empty() ? "" : ", at the edge of what was tried: " + wider + " may show better");
   } else {
     fmt::print(request.out, "the loss did not fall by more than its noise: no rate is suggested\n");
   }
@@ -328,6 +332,11 @@ YamlNode resolved_config(FileSystem& files, const YamlNode& tree) {
     return kind->resolved_config(files, tree);
   }
   return read_run(with_stored_model(files, tree))->written();
+}
+
+std::vector<ConfigKeyDoc> keys_of(const YamlNode& tree) {
+  const RunKind* const kind = run_kind_of(tree);
+  return kind != nullptr ? kind->keys(tree) : model_of(tree).run()->keys();
 }
 
 Outcome run(const RunRequest& given) {

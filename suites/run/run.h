@@ -52,6 +52,9 @@ void dry_run(const RunRequest& request, const DryRun& options);
 // The configuration with every default filled in, and `model` from model.init.from.
 YamlNode resolved_config(FileSystem& files, const YamlNode& tree);
 
+// The keys that configurations of the kind of `tree` may have, which its model.type or algorithm.type says; nothing else of it is read.
+std::vector<ConfigKeyDoc> keys_of(const YamlNode& tree);
+
 struct GenerateRequest {
   std::string checkpoint;  // or a run, or a Hugging Face model directory
   std::vector<std::string> prompts;

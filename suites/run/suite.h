@@ -35,6 +35,7 @@ struct RunKind {
   void (*dry_run)(const RunRequest& request, const DryRun& options);
   YamlNode (*resolved_config)(FileSystem& files, const YamlNode& tree);
   void (*check_many_ranks)(FileSystem& files, const YamlNode& tree, int64_t ranks);
+  std::vector<ConfigKeyDoc> (*keys)(const YamlNode& tree);
 };
 
 // Once for each section and type, before any run.

@@ -153,7 +153,7 @@ TrainTask task_of(const PolicyValueNetwork& network, double value_weight) {
 
 void add_alphazero() {
   add_run_kind({"algorithm", "alphazero", run_alphazero, dry_run_alphazero, resolved_alphazero,
-                check_alphazero_ranks});
+                check_alphazero_ranks, [](const YamlNode&) { return document_config(Config()); }});
   add_alphazero_commands();
 }
 

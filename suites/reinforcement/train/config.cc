@@ -20,7 +20,7 @@ double EnvSchedule::lr_at(double peak, double progress) const {
   return peak;
 }
 
-Config read_reinforcement(const YamlNode& tree) {
+Config usual_config(const YamlNode& tree) {
   const YamlNode* type = find_config(tree, "algorithm.type");
   if (type == nullptr) {
     config_fail(tree, "algorithm.type", "is missing");
@@ -29,6 +29,11 @@ Config read_reinforcement(const YamlNode& tree) {
   config.algorithm = agent_of(type->text).config();
   config.optimizer.type = OptimizerType::kAdam;
   config.optimizer.clip_grad = std::nullopt;
+  return config;
+}
+
+Config read_reinforcement(const YamlNode& tree) {
+  Config config = usual_config(tree);
   read_config(tree, config);
   check_optimizer_config(config.optimizer, tree);
   if (config.memory.offload.any()) {

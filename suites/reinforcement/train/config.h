@@ -177,6 +177,8 @@ struct Config {
   }
 };
 
+// What a configuration of this algorithm.type leaves out is as here. Throws ConfigError where there is no such algorithm.
+Config usual_config(const YamlNode& tree);
 // Throws ConfigError with file and line.
 Config read_reinforcement(const YamlNode& tree);
 

@@ -135,6 +135,10 @@ YamlNode resolved_agent(FileSystem&, const YamlNode& tree) {
   return write_config(read_reinforcement(tree));
 }
 
+std::vector<ConfigKeyDoc> keys_of_agent(const YamlNode& tree) {
+  return document_config(usual_config(tree));
+}
+
 void check_agent_ranks(FileSystem&, const YamlNode& tree, int64_t ranks) {
   if (is_sweep(tree)) {
     refuse_many_ranks(tree);
@@ -157,8 +161,8 @@ void add_reinforcement() {
     add_agent(entry);
   }
   for (const AgentEntry& entry : agents()) {
-    add_run_kind(
-        {"algorithm", entry.type, run_agent, dry_run_agent, resolved_agent, check_agent_ranks});
+    add_run_kind({"algorithm", entry.type, run_agent, dry_run_agent, resolved_agent,
+                  check_agent_ranks, keys_of_agent});
   }
   add_play();
 }

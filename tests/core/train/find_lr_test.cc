@@ -33,6 +33,21 @@ TEST(FindLr, SuggestsTheRateAtTheSteepestDescent) {
   }
 }
 
+TEST(FindLr, ARateAtTheEdgeOfTheRangeAsksForAWiderOne) {
+  const auto wider = [](const RateCurve& curve, bool came_to_the_end) {
+    return range_to_widen(curve, *suggested_rate(curve), came_to_the_end);
+  };
+  const RateCurve whole = curve_around(1e-3, 0);
+  EXPECT_EQ(wider(whole, true), "");
+  const auto part = [&](ptrdiff_t begin, ptrdiff_t end) {
+    return RateCurve{{whole.lr.begin() + begin, whole.lr.begin() + end},
+                     {whole.loss.begin() + begin, whole.loss.begin() + end}};
+  };
+  EXPECT_EQ(wider(part(0, 90), true), "a larger find_lr.highest");
+  EXPECT_EQ(wider(part(0, 90), false), "");
+  EXPECT_EQ(wider(part(110, 200), true), "a smaller find_lr.lowest");
+}
+
 TEST(FindLr, SuggestsNothingWhereTheLossNeverFalls) {
   RateCurve rising;
   for (int i = 0; i < 50; ++i) {
