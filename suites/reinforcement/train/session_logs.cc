@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/train/metrics_csv.h"
+#include "core/train/metrics_file.h"
 #include "core/train/numbers.h"
 #include "core/train/rank_talk.h"
 #include "core/train/report.h"
@@ -146,6 +148,8 @@ void AgentSession::report(const char* status, const std::string& reason) {
     return;
   }
   record_->write({.step = env_steps_, .status = status, .reason = reason});
+  write_file_atomic(files_, directory_->at(kMetricsTable),
+                    metrics_csv(read_metrics(files_, directory_->at(kMetricsFile))));
   const std::string path = directory_->path();
   write_file_atomic(files_, directory_->at(kReportFile), report_html(files_, std::span(&path, 1)));
 }

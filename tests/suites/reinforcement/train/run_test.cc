@@ -64,7 +64,7 @@ TEST_F(AgentRun, WritesWhatOtherRunsWrite) {
   }
   EXPECT_EQ(evaluations, 3);  // at 256, 512 and the end
   EXPECT_EQ(rows.front()["env_steps"], 64);
-  for (const char* name : {"report.html", "run.json", "config.yaml", "log.txt"}) {
+  for (const char* name : {"report.html", "run.json", "metrics.csv", "config.yaml", "log.txt"}) {
     EXPECT_TRUE(real_files().exists(folder_ / "run/" + name)) << name;
   }
   EXPECT_THAT(run_agent(kSmallPpo, folder_ / "run").out, HasSubstr("finished at step 640; raise"));
