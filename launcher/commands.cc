@@ -14,8 +14,6 @@
 #include "core/base/processors.h"
 #include "core/base/yaml_scalar.h"
 #include "core/train/parallel_config.h"
-#include "core/train/report.h"
-#include "core/train/run_directory.h"
 #include "launcher/inspect.h"
 #include "launcher/rank.h"
 #include "launcher/start_ranks.h"
@@ -54,6 +52,10 @@ const Command kOwnCommands[] = {
      tokenize},
     {{"inspect", "PATH", "what a run, checkpoint, tokenizer, safetensors file or data file holds"},
      inspect},
+    {{"keys", "[--config FILE] [key.path=value ...] [NAME ...]",
+      "the keys of a configuration with their meaning, values and defaults: all, or those of the "
+      "sections and keys NAME; of a GPT, or of the model.type or algorithm.type that is given"},
+     keys},
     {{"plan",
       "--config FILE --cluster FILE|here [--ranks N] [key.path=value ...] [--json] [--top N]\n"
       "    [--write-plan FILE] [--write-schedule FILE] [--write-cluster FILE]",
@@ -61,7 +63,7 @@ const Command kOwnCommands[] = {
       "parallel.plan=auto looks for the best layout"},
      plan},
     {{"report", "RUN_DIR... [--output FILE]",
-      "one self-contained HTML page with the curves of one or several runs"},
+      "one self-contained HTML page with the curves of one or several runs, or of a sweep"},
      report},
     {{"watch", "FOLDER [--port N]",
       "the same page, live, with all runs of a folder: http://127.0.0.1:6007/, for this machine "
@@ -278,6 +280,9 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop, Rank& ra
                     "where more than one is said, make up {0} together",
                     ranks));
   }
+  if (rank.is_first() && !rank.was_started_here()) {
+    warn_of_repeated(*overrides);
+  }
   for (const std::string& change : changes) {
     start.changes.push_back(key_of_change(change));
     overrides->push_back(change);
@@ -323,26 +328,6 @@ int inspect(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
     throw ConfigError("inspect: expected one PATH");
   }
   inspect_path(real_files(), rest->front(), stdout);
-  return kDone;
-}
-
-int report(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
-  std::optional<std::string> output;
-  const std::vector<Option> options{
-      text_option("--output", "FILE", output,
-                  "default: report.html, of one run in its folder, of several here")};
-  const auto directories = parse_arguments(usage, arguments, options);
-  if (!directories) {
-    return kDone;
-  }
-  if (directories->empty()) {
-    throw ConfigError("report: expected RUN_DIR...");
-  }
-  const std::string path = output                     ? *output
-                           : directories->size() == 1 ? join_path(directories->front(), kReportFile)
-                                                      : std::string(kReportFile);
-  write_file_atomic(real_files(), path, report_html(real_files(), *directories));
-  fmt::print("{}\n", path);
   return kDone;
 }
 

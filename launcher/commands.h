@@ -19,6 +19,7 @@ int forward(const Usage& usage, Arguments arguments, const std::atomic<bool>& st
 int export_weights(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);
 int tokenize(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);
 int inspect(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);
+int keys(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);
 int plan(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);
 int watch(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);
 int report(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);

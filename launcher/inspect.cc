@@ -19,8 +19,10 @@
 #include "core/io/npy.h"
 #include "core/io/safetensors_folder.h"
 #include "core/train/checkpoint.h"
+#include "core/train/find_lr.h"
 #include "core/train/metrics_file.h"
 #include "core/train/numbers.h"
+#include "core/train/report_data.h"
 #include "core/train/run_directory.h"
 #include "core/train/sweep.h"
 #include "launcher/inspect_data.h"
@@ -228,6 +230,9 @@ void inspect_path(FileSystem& files, const std::string& path, std::FILE* out) {
       print_run(files, path, out);
     } else if (files.exists(join_path(path, kSweepFile))) {
       print_sweep(files, path, out);
+    } else if (const std::string found = join_path(path, kFindLrFolder);
+               is_run_directory(files, found)) {
+      print_run(files, found, out);
     } else if (has_tokenizer(files, path)) {
       print_tokenizer(files, path, out);
     } else if (const FolderKind* const kind = folder_kind(files, path)) {

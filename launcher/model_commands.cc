@@ -142,6 +142,7 @@ int evaluate(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
   if (!overrides) {
     return kDone;
   }
+  warn_of_repeated(*overrides);
   for (const std::string& override : *overrides) {
     if (override.starts_with("model.")) {
       throw ConfigError(fmt::format(

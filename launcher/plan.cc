@@ -50,6 +50,7 @@ int plan(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
   for (const std::string& change : *rest) {
     (change.starts_with("cluster.") ? of_cluster : overrides).push_back(change);
   }
+  warn_of_repeated(*rest);
   const std::string named = required(cluster, "--cluster FILE");
   const YamlNode tree = load_config(required(config, "--config FILE"), overrides);
   if (ranks && (named != kHere || *ranks < 1 || *ranks > 1000)) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/base/error.h"
+#include "core/base/missing_file.h"
 #include "core/train/find_lr.h"
 #include "core/train/lineage.h"
 #include "core/train/log_file.h"
@@ -65,6 +66,7 @@ OrderedJson entry_of(const std::string& id, const OrderedJson& data) {
 
 WatchedFolder::WatchedFolder(FileSystem& files, std::string folder)
     : files_(files), folder_(std::move(folder)) {
+  check_exists(files_, folder_);
   if (!files_.is_directory(folder_)) {
     throw IoError(fmt::format("{}: is no folder", folder_));
   }

@@ -1,8 +1,10 @@
 #include "suites/run/arguments.h"
 
 #include <algorithm>
+#include <map>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/yaml_scalar.h"
 
 namespace mstrain {
@@ -20,6 +22,21 @@ bool asks_for_help(std::span<const std::string> arguments) {
   return std::any_of(arguments.begin(), end, [](const std::string& argument) {
     return argument == "--help" || argument == "-h";
   });
+}
+
+void warn_of_repeated(std::span<const std::string> overrides) {
+  std::map<std::string_view, std::string_view> given;
+  for (const std::string_view text : overrides) {
+    const size_t equals = std::min(text.find('='), text.size() - 1);
+    const std::string_view key = text.substr(0, equals);
+    const std::string_view value = text.substr(equals + 1);
+    if (const auto [before, is_new] = given.try_emplace(key, value);
+        !is_new && !value.starts_with('{')) {
+      log_warning("command line: {}: is given twice; {} counts, not {}", key, value,
+                  before->second);
+      before->second = value;
+    }
+  }
 }
 
 std::optional<std::vector<std::string>> parse_arguments(const Usage& usage,

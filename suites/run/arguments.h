@@ -32,6 +32,9 @@ bool parse_options(const Usage& usage, std::span<const std::string> arguments,
 // Whether --help or -h is among them, in front of any "--".
 bool asks_for_help(std::span<const std::string> arguments);
 
+// Warns where key.path=value gives a key twice, of which the last one counts; maps are laid over each other.
+void warn_of_repeated(std::span<const std::string> overrides);
+
 // The options of a command, a line each.
 std::string describe(std::span<const Option> options);
 

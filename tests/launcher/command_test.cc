@@ -50,6 +50,40 @@ TEST(Command, EachCommandHasHelpOfItsOwn) {
               AllOf(HasSubstr("--temperature T"), HasSubstr("0: the most likely token")));
 }
 
+TEST(Command, KeysAreDescribedByTheirDeclarations) {
+  const CommandResult schedule = run_command({"keys", "schedule", "eval.early_stopping.patience"});
+  EXPECT_EQ(schedule.status, 0) << schedule.err;
+  EXPECT_THAT(schedule.out,
+              AllOf(StartsWith("schedule.type: cosine\n    shape of the learning rate"),
+                    HasSubstr("(one of constant, linear, cosine, polynomial, step, wsd, plateau)"),
+                    HasSubstr("\nschedule.gamma: 0.1\n"),
+                    HasSubstr("\neval.early_stopping.patience: "), Not(HasSubstr("optimizer."))));
+  EXPECT_THAT(run_command({"keys"}).out,
+              AllOf(HasSubstr("\ndata.train: required\n"), HasSubstr("\nmodel.type: gpt\n")));
+  EXPECT_THAT(run_command({"keys", "algorithm.type=ppo"}).out,
+              AllOf(HasSubstr("\nalgorithm.type: ppo\n"), HasSubstr("\noptimizer.type: adam\n"),
+                    Not(HasSubstr("\nmodel."))));
+  EXPECT_THAT(run_command({"keys", "algorithm.type=alphazero", "algorithm"}).out,
+              HasSubstr("algorithm.simulations: "));
+  const SmallRun run;
+  EXPECT_THAT(run_command({"keys", "--config", run.config(), "model.type=t5", "model"}).out,
+              HasSubstr("model.type: t5\n"));
+  const CommandResult unknown = run_command({"keys", "schedul"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.err,
+              HasSubstr("keys: there is no section or key schedul here; did you mean schedule?"));
+}
+
+TEST(Command, AKeyThatIsGivenTwiceIsTold) {
+  const SmallRun run;
+  const CommandResult twice = run_command(
+      run.arguments("run", {"optimizer.lr=1e-3", "optimizer.lr=2e-3", "--print-config"}));
+  EXPECT_EQ(twice.status, 0) << twice.err;
+  EXPECT_THAT(twice.err,
+              HasSubstr("command line: optimizer.lr: is given twice; 2e-3 counts, not 1e-3"));
+  EXPECT_THAT(twice.out, HasSubstr("lr: 0.002"));
+}
+
 TEST(Command, ATildeIsTheHomeFolder) {
   const SmallRun run;
   const Environment home("HOME", run.path("").c_str());

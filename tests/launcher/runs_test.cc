@@ -229,6 +229,10 @@ TEST(Command, ASweepIsInspectedAsOneAndNamesItsRuns) {
                                HasSubstr("  runs/000  optimizer.lr 0.01  finished, "),
                                HasSubstr("  runs/001  optimizer.lr 0.00025  finished, "),
                                HasSubstr(" at step 4, the best\n")));
+  std::filesystem::remove(run.path("sweep/report.html"));
+  const CommandResult page = run_command({"report", run.path("sweep")});
+  EXPECT_EQ(page.out, run.path("sweep/report.html") + "\n") << page.err;
+  EXPECT_THAT(real_files().read(run.path("sweep/report.html")), HasSubstr("\"method\":\"grid\""));
   const CommandResult evaluated = run_command({"eval", "--checkpoint", run.path("sweep")});
   EXPECT_EQ(evaluated.status, 1);
   EXPECT_THAT(evaluated.err, HasSubstr("sweep: is a sweep; name one of its runs, such as " +
@@ -236,6 +240,27 @@ TEST(Command, ASweepIsInspectedAsOneAndNamesItsRuns) {
   const CommandResult nowhere = run_command({"report", run.path("swep")});
   EXPECT_EQ(nowhere.status, 2);
   EXPECT_THAT(nowhere.err, HasSubstr("swep: no such file or folder"));
+}
+
+TEST(Command, ASweepWithRunsThatFailedIsNoSuccess) {
+  const SmallRun run;
+  const CommandResult swept =
+      run_command(run.arguments("sweep", {"schedule.total_steps=4", "schedule.warmup_steps=0",
+                                          "sweep.keys.optimizer.lr=[1.0e-2, 1.0e30]"}));
+  EXPECT_EQ(swept.status, 1);
+  EXPECT_THAT(swept.out, HasSubstr("best eval_loss "));
+  EXPECT_THAT(swept.err, HasSubstr("1 of 2 runs failed: 001; the same command tries it again"));
+}
+
+TEST(Command, WhatTheRateFinderWroteIsFoundInTheFolderOfItsRun) {
+  const SmallRun run;
+  const CommandResult found =
+      run_command(run.arguments("run", {"run.mode=find_lr", "find_lr.steps=30"}));
+  ASSERT_EQ(found.status, 0) << found.err;
+  EXPECT_EQ(run_command({"report", run.path("run")}).out,
+            run.path("run/find_lr/report.html") + "\n");
+  EXPECT_THAT(run_command({"inspect", run.path("run")}).out,
+              StartsWith(run.path("run/find_lr") + ": run directory\n"));
 }
 
 TEST(Command, AnEvaluationThatIsNoNumberIsToldAndNoSuccess) {
@@ -334,6 +359,7 @@ TEST(Command, FailuresWhileRunningAreStatus1AndWhatIsNotThereIs2) {
   const CommandResult no_data = run_command(run.arguments("run", {"data.train=/nowhere/text.txt"}));
   EXPECT_EQ(no_data.status, 2);
   EXPECT_THAT(no_data.err, StartsWith("command line: data.train: /nowhere/text.txt"));
+  EXPECT_EQ(run_command({"watch", "/nowhere"}).status, 2);
   const CommandResult unwritable =
       run_command({"--config", run.config(), "run.output_dir=" + run.config() + "/run"});
   EXPECT_EQ(unwritable.status, 1);

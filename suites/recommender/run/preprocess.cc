@@ -16,6 +16,7 @@ int run_preprocess(const Usage& usage, Arguments arguments, const std::atomic<bo
   if (!overrides) {
     return kDone;
   }
+  warn_of_repeated(*overrides);
   const YamlNode tree = load_config(required(config, "--config"), *overrides);
   const std::unique_ptr<ModelRun> read = read_run(tree);
   const auto* const run = dynamic_cast<const RecommenderRun*>(read.get());
