@@ -356,6 +356,7 @@ int ranks_left(const RanksToStart& job, int processors_then) {
 }  // namespace
 
 int start_ranks(const RanksToStart& given, const std::atomic<bool>& stop) {
+  outlive_output();
   const HeedInterrupts heeds;
   RanksToStart job = given;
   const int processors = processors_here();

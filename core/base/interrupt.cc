@@ -8,7 +8,7 @@ namespace mstrain {
 namespace {
 
 constexpr int kStatus = 130;
-constexpr int kSignals[] = {SIGINT, SIGTERM};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
 std::atomic<bool> requested = false;
 std::atomic<bool> signalled = false;
@@ -16,8 +16,8 @@ std::atomic<int> heeded = 0;
 // As a signal handler needs them.
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
-void on_signal(int) {
-  if (heeded == 0 || signalled.exchange(true)) {
+void on_signal(int signal) {
+  if (heeded == 0 || (signal != SIGHUP && signalled.exchange(true))) {
     _exit(kStatus);
   }
   requested = true;
@@ -32,6 +32,11 @@ sigset_t interrupts() {
   return set;
 }
 
+bool is_ignored(int signal) {
+  struct sigaction now {};
+  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 void hold_interrupts() {
@@ -44,7 +49,9 @@ const std::atomic<bool>& catch_interrupts() {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   for (const int signal : kSignals) {
-    sigaction(signal, &action, nullptr);
+    if (signal != SIGHUP || !is_ignored(signal)) {
+      sigaction(signal, &action, nullptr);
+    }
   }
   const sigset_t set = interrupts();
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
@@ -52,6 +59,8 @@ const std::atomic<bool>& catch_interrupts() {
 }
 
 void request_interrupt() { requested = true; }
+
+void outlive_output() { std::signal(SIGPIPE, SIG_IGN); }
 
 HeedInterrupts::HeedInterrupts() { ++heeded; }
 HeedInterrupts::~HeedInterrupts() { --heeded; }

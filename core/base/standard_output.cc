@@ -13,7 +13,7 @@ namespace mstrain {
 void finish_output() {
   errno = 0;
   const bool was_lost = std::ferror(stdout) != 0;
-  if (std::fflush(stdout) != 0 || was_lost) {
+  if ((std::fflush(stdout) != 0 || was_lost) && errno != EPIPE) {
     throw IoError(fmt::format("standard output: cannot write{}",
                               errno != 0 ? fmt::format(": {}", std::strerror(errno)) : ""),
                   errno);

@@ -202,6 +202,7 @@ FoundRate find_lr(FileSystem& given_files, const TrainConfig& given, const YamlN
                       report_html(files, std::span(&found.directory, 1)));
   };
   write(kStatusRunning, "");
+  outlive_output();
   const HeedInterrupts heeds;
   found.interrupted = !trainer.run({&log, &progress, &ramp}, stop);
   found.end_reason = trainer.end_reason();

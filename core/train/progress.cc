@@ -1,6 +1,5 @@
 #include "core/train/progress.h"
 
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -48,7 +47,7 @@ void Progress::clear() {
 void Progress::print(const std::string& line) {
   if (live_) {
     const std::lock_guard lock(mutex_);
-    fmt::print(stderr, "{}{}", kClearLine, line);
+    std::fputs((kClearLine + line).c_str(), stderr);
     std::fflush(stderr);
     visible_ = true;
   } else {

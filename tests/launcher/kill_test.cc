@@ -120,7 +120,7 @@ TEST(Interrupt, SavesAndExits130) {
   const SmallRun run;
   const std::vector<std::string> more{kSteps, "checkpoint.interval=100000", "eval.interval=100000"};
   ASSERT_EQ(run_command(run.arguments("straight", more)).status, 0);
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const std::string metrics = run.path("stopped/metrics.jsonl");
     const auto written = [&]() -> uint64_t {
       return real_files().exists(metrics) ? real_files().file_size(metrics) : 0;
@@ -138,6 +138,25 @@ TEST(Interrupt, SavesAndExits130) {
   ASSERT_EQ(run_command(run.arguments("stopped", more)).status, 0);
   EXPECT_EQ(newest_files(run.path("stopped")), newest_files(run.path("straight")));
   EXPECT_EQ(rows_of(run.path("stopped")), rows_of(run.path("straight")));
+}
+
+// As after `| head -1`: the run goes on, and its log; what only prints ends as programs do.
+TEST(ClosedOutput, EndsNoRun) {
+  const SmallRun run;
+  std::string words;
+  for (const std::string& word : run.arguments("run")) {
+    words += " '" + word + "'";
+  }
+  const std::string shell = fmt::format(
+      "set -o pipefail; '{}'{} 2>&1 | head -n 1; {{ '{}' inspect "
+      "'{}'; echo $? >&2; }} | true",
+      MSTRAIN_COMMAND, words, MSTRAIN_COMMAND, run.path("run"));
+  const CommandResult result = RunningCommand({"-c", shell}, "bash").wait();
+  const Json record = parse_json(real_files().read(run.path("run/run.json")), "run.json");
+  EXPECT_EQ(record["status"], "finished");
+  EXPECT_EQ(record["step"], 40);
+  EXPECT_THAT(real_files().read(run.path("run/log.txt")), testing::HasSubstr("step 40"));
+  EXPECT_THAT(result.err, testing::AnyOf("0\n", "141\n"));
 }
 
 // A signal that comes while the command begins counts as soon as it can.

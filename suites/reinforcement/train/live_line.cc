@@ -1,6 +1,5 @@
 #include "suites/reinforcement/train/live_line.h"
 
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -52,7 +51,7 @@ void LiveLine::show(const std::string& line) {
   }
   const std::lock_guard lock(mutex_);
   clear();
-  fmt::print(stderr, "{}", line);
+  std::fputs(line.c_str(), stderr);
   std::fflush(stderr);
   visible_ = true;
 }

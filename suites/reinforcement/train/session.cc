@@ -103,6 +103,7 @@ Finished AgentSession::run() {
   }
   meet(ranks_, "start");
   open_logs();
+  outlive_output();
   const HeedInterrupts heeds;
   try {
     loop();

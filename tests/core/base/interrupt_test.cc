@@ -10,7 +10,7 @@ namespace {
 
 // In processes of their own: signals are a matter of the whole process.
 TEST(InterruptDeathTest, EndsWhatNobodyWouldSave) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     EXPECT_EXIT(
         {
           catch_interrupts();
@@ -47,6 +47,26 @@ TEST(InterruptDeathTest, AsksWhoHeedsItOnceAndThenEnds) {
         std::exit(0);
       },
       testing::ExitedWithCode(130), "");
+}
+
+TEST(InterruptDeathTest, AClosedTerminalAsksHoweverOftenAndNohupIsHeeded) {
+  EXPECT_EXIT(
+      {
+        const std::atomic<bool>& stop = catch_interrupts();
+        const HeedInterrupts heeds;
+        std::raise(SIGHUP);
+        std::raise(SIGHUP);
+        std::exit(stop ? 7 : 8);
+      },
+      testing::ExitedWithCode(7), "");
+  EXPECT_EXIT(
+      {
+        std::signal(SIGHUP, SIG_IGN);
+        catch_interrupts();
+        std::raise(SIGHUP);
+        std::exit(7);
+      },
+      testing::ExitedWithCode(7), "");
 }
 
 TEST(InterruptDeathTest, WhatCameWhileTheyWereHeldCountsThen) {
