@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "core/base/log.h"
 #include "core/train/machine.h"
 #include "core/train/state_fields.h"
 
@@ -69,9 +70,28 @@ bool MetricsLog::is_logged(int64_t step) const {
 void MetricsLog::on_step(Trainer& trainer, const StepMetrics& metrics) {
   seconds_ += metrics.seconds;
   ++steps_;
-  if (!is_logged(metrics.step)) {
-    return;
+  last_ = metrics;
+  if (is_logged(metrics.step)) {
+    write(trainer, metrics);
   }
+}
+
+// Not of a run that is interrupted, which goes on as if it never had been.
+bool MetricsLog::wants(int64_t, Moment moment) { return moment == Moment::kFinished && steps_ > 0; }
+
+void MetricsLog::on_state(Trainer& trainer, Moment) { write(trainer, last_); }
+
+void MetricsLog::failed(Trainer& trainer) noexcept {
+  try {
+    if (steps_ > 0) {
+      write(trainer, last_);
+    }
+  } catch (const std::exception& error) {
+    log_warning("{}: the last step could not be noted: {}", metrics_path_, error.what());
+  }
+}
+
+void MetricsLog::write(Trainer& trainer, const StepMetrics& metrics) {
   const auto steps = static_cast<double>(steps_);
   const double rate = static_cast<double>(in_a_step_.count) * steps / seconds_;
   const double now = wall_clock();

@@ -12,7 +12,7 @@
 
 namespace mstrain {
 
-// A row for the first step, every `log.interval` steps and the last: loss, lr and grad_norm of that step; step_seconds
+// A row for the first step, every `log.interval` steps and the last, wherever the run finishes or fails: loss, lr and grad_norm of that step; step_seconds
 // and tokens_per_second (images_per_second and so on, by the task's unit) are means since the row before.
 class MetricsLog final : public Callback {
  public:
@@ -24,6 +24,10 @@ class MetricsLog final : public Callback {
   static MetricsKept kept(int64_t step, const Json& callbacks);
 
   void on_step(Trainer& trainer, const StepMetrics& metrics) override;
+  bool wants(int64_t step, Moment moment) override;
+  void on_state(Trainer& trainer, Moment moment) override;
+  // The run ended by an error after the last step that it was told of. What cannot be written is logged.
+  void failed(Trainer& trainer) noexcept;
   void on_stop(Trainer& trainer) override;  // what was noted after the last row has one of its own
   void evaluation(const EvaluationRow& row);
   // TensorBoard's; nothing of it is in metrics.jsonl.
@@ -43,6 +47,7 @@ class MetricsLog final : public Callback {
  private:
   static constexpr const char* kName = "log";
   std::string tag_of(const Metric& metric);
+  void write(Trainer& trainer, const StepMetrics& metrics);
   // Moves what was noted into `row`; false where there is nothing.
   bool take_notes(Trainer& trainer, int64_t step, double now, OrderedJson& row);
 
@@ -55,6 +60,7 @@ class MetricsLog final : public Callback {
   std::string events_path_;
   MetricsFile file_;
   EventsWriter events_;
+  StepMetrics last_;    // that it was told of
   double seconds_ = 0;  // since the last row
   int64_t steps_ = 0;
   double last_row_time_ = 0;

@@ -41,6 +41,10 @@ void Profiler::on_state(Trainer& trainer, Moment moment) {
   if (record_.steps.empty()) {
     log_warning("profile.first: the run ended before step {}; no profile was written", first_);
   } else {
+    if (std::ssize(record_.steps) < config_.profile.steps) {
+      log_warning("profile.steps: the run ended after {} of {}", record_.steps.size(),
+                  config_.profile.steps);
+    }
     write();
   }
 }

@@ -21,12 +21,15 @@ void ReduceOnPlateau::on_evaluation(Trainer& trainer, const EvaluationRow& row) 
     best_ = value;
     waited_ = 0;
   } else if (counts && ++waited_ >= config_.patience) {
+    const double before = trainer.next_learning_rate();
     factor_ *= config_.factor;
     waited_ = 0;
     cooling_ = config_.cooldown;
     trainer.scale_learning_rate(factor_, config_.min_lr);
-    log_info("step {}: {} is on a plateau, the learning rate falls to {:.4g}", row.step,
-             config_.monitor, trainer.next_learning_rate());
+    if (const double now = trainer.next_learning_rate(); now < before) {
+      log_info("step {}: {} is on a plateau, the learning rate falls to {:.4g}", row.step,
+               config_.monitor, now);
+    }
   }
 }
 

@@ -142,6 +142,13 @@ void check_sweep_config(const TrainConfig& config, const SweepConfig& sweep, con
     config_fail(tree, "sweep.metric",
                 fmt::format("{} needs evaluations: give eval.interval", sweep.metric));
   }
+  for (const SweepKey& key : sweep.keys) {
+    if (key.key == "eval.batches") {
+      config_fail(tree, "sweep.keys",
+                  "eval.batches changes what is measured, and runs are compared by that; give it "
+                  "under eval");
+    }
+  }
   if (config.run.mode != RunMode::kTrain) {
     config_fail(tree, "sweep", "runs of a sweep train: say run.mode: train");
   }

@@ -216,6 +216,8 @@ TEST(Command, ProfilesOnRequest) {
   const std::string text = real_files().read(run.path("run/profile.json"));
   EXPECT_THAT(text, HasSubstr("\"name\":\"transformer.h.1.mlp.c_fc dot_general"));
   EXPECT_GT(parse_json(text, "profile.json").at("traceEvents").size(), 100U);
+  EXPECT_THAT(run_command(run.arguments("short", {"profile.steps=50"})).err,
+              HasSubstr("warning: profile.steps: the run ended after 31 of 50"));
 }
 
 TEST(Command, ASweepIsInspectedAsOneAndNamesItsRuns) {

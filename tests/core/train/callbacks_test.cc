@@ -73,6 +73,7 @@ class Script {
       if (level == LogLevel::kWarning) {
         warnings.emplace_back(message);
       }
+      reductions += message.find("the learning rate falls to") != std::string_view::npos ? 1 : 0;
     });
   }
   ~Script() { set_log_sink(previous_); }
@@ -101,6 +102,7 @@ class Script {
 
   TrainConfig config;
   std::vector<std::string> warnings;
+  int64_t reductions = 0;  // that were told of
 
  private:
   TemporaryFolder folder_;
@@ -233,6 +235,11 @@ TEST(ReduceOnPlateau, GivesExactlyTheRatesOfItsTable) {
     std::vector<double> expected = it.rates;
     expected.resize(12, it.rates.back());
     EXPECT_THAT(script.rates(), ElementsAreArray(expected));
+    int64_t falls = 0;
+    for (size_t i = 1; i < expected.size(); ++i) {
+      falls += expected[i] < expected[i - 1] ? 1 : 0;
+    }
+    EXPECT_EQ(script.reductions, falls);
     EXPECT_EQ(static_cast<int64_t>(script.warnings.size()),
               std::count_if(it.values.begin(), it.values.end(),
                             [](double value) { return !std::isfinite(value); }));
