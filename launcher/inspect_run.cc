@@ -81,6 +81,9 @@ void print_record(std::FILE* out, const Json& run) {
   print_fact(out, "machine",
              text(run, "host") + after(", ", text(machine, "processors")) +
                  after(" processors of ", text(machine, "processor")));
+  if (const std::string step = text(run, kWeightsOf); !step.empty()) {
+    print_fact(out, "weights", fmt::format("those of step {} again", step));
+  }
   if (const auto best = run.find("best"); best != run.end() && best->is_object()) {
     print_fact(out, "best",
                fmt::format("{} {} at step {}, {}", text(*best, "metric"),

@@ -52,6 +52,27 @@ int64_t count(const Json& json, const char* key, const std::string& name) {
   return static_cast<int64_t>(value);
 }
 
+constexpr std::string_view kSetAside = ".best";
+
+// Of the folders with a manifest whose names are those of checkpoints with `ending` behind.
+std::vector<int64_t> steps_of(FileSystem& files, const std::string& directory,
+                              std::string_view ending) {
+  std::vector<int64_t> steps;
+  if (files.is_directory(directory)) {
+    for (const std::string& name : files.list(directory)) {
+      const auto step =
+          name.ends_with(ending)
+              ? parse_checkpoint_name(std::string_view(name).substr(0, name.size() - ending.size()))
+              : std::nullopt;
+      if (step && files.exists(join_path(join_path(directory, name), kManifestName))) {
+        steps.push_back(*step);
+      }
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
 }  // namespace
 
 void save_checkpoint(FileSystem& files, const std::string& folder,
@@ -208,18 +229,14 @@ std::optional<int64_t> parse_checkpoint_name(std::string_view name) {
   return checkpoint_name(step) == name ? std::optional(step) : std::nullopt;
 }
 
+std::string set_aside_name(int64_t step) { return checkpoint_name(step).append(kSetAside); }
+
 std::vector<int64_t> list_checkpoints(FileSystem& files, const std::string& directory) {
-  std::vector<int64_t> steps;
-  if (files.is_directory(directory)) {
-    for (const std::string& name : files.list(directory)) {
-      const auto step = parse_checkpoint_name(name);
-      if (step && files.exists(join_path(join_path(directory, name), kManifestName))) {
-        steps.push_back(*step);
-      }
-    }
-  }
-  std::sort(steps.begin(), steps.end());
-  return steps;
+  return steps_of(files, directory, "");
+}
+
+std::vector<int64_t> list_set_aside(FileSystem& files, const std::string& directory) {
+  return steps_of(files, directory, kSetAside);
 }
 
 std::optional<std::string> newest_checkpoint(FileSystem& files, const std::string& directory,
@@ -252,11 +269,16 @@ std::optional<std::string> newest_checkpoint(FileSystem& files, const std::strin
 }
 
 void prune_checkpoints(FileSystem& files, const std::string& directory, int64_t keep,
-                       std::span<const int64_t> besides) {
+                       std::span<const int64_t> besides, std::optional<int64_t> aside) {
   const std::vector<int64_t> steps = list_checkpoints(files, directory);
   for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
     if (std::find(besides.begin(), besides.end(), steps[i]) == besides.end()) {
       remove_folder(files, join_path(directory, checkpoint_name(steps[i])));
+    }
+  }
+  for (const int64_t step : list_set_aside(files, directory)) {
+    if (step != aside) {
+      remove_folder(files, join_path(directory, set_aside_name(step)));
     }
   }
 }

@@ -68,6 +68,8 @@ void load_tensors(FileSystem& files, const std::string& folder, const std::strin
 // "step-00001000"
 std::string checkpoint_name(int64_t step);
 std::optional<int64_t> parse_checkpoint_name(std::string_view name);
+// "step-00001000.best": what the step came to, where the run ended there with the weights of another one. No run goes on from it.
+std::string set_aside_name(int64_t step);
 
 // Steps of the checkpoints in `directory` (those with a manifest), ascending. Empty where the directory is missing.
 std::vector<int64_t> list_checkpoints(FileSystem& files, const std::string& directory);
@@ -78,8 +80,11 @@ std::vector<int64_t> list_checkpoints(FileSystem& files, const std::string& dire
 std::optional<std::string> newest_checkpoint(FileSystem& files, const std::string& directory,
                                              bool set_aside);
 
-// Removes the oldest but `keep`, and but those of the steps `besides`.
+// Removes the oldest but `keep`, and but those of the steps `besides`; and what was set aside but for that of step `aside`.
 void prune_checkpoints(FileSystem& files, const std::string& directory, int64_t keep,
-                       std::span<const int64_t> besides = {});
+                       std::span<const int64_t> besides = {},
+                       std::optional<int64_t> aside = std::nullopt);
+// The steps of which something is set aside.
+std::vector<int64_t> list_set_aside(FileSystem& files, const std::string& directory);
 
 }  // namespace mstrain

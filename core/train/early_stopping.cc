@@ -79,6 +79,7 @@ void EarlyStopping::on_state(Trainer& trainer, Moment) {
     log_warning("{}: is gone; the run ends with its last weights", folder);
     return;
   }
+  saver_.set_best_aside(trainer);
   trainer.load_state_of(saver_.files(), folder);
   saver_.save_again();
   restored_ = best_step_;
@@ -104,15 +105,19 @@ void EarlyStopping::restore(const Json& state) {
   ended_ = state_flag(state, "ended", kName);
 }
 
-bool EarlyStopping::has_ended(const EarlyStoppingConfig& config, const Json& callbacks) {
+std::optional<std::string> EarlyStopping::ended_by(const EarlyStoppingConfig& config,
+                                                   const Json& callbacks) {
   const auto found = callbacks.find(kName);
-  if (found == callbacks.end() || state_text(*found, "monitor", kName) != config.monitor) {
-    return false;
+  if (found == callbacks.end() || state_text(*found, "monitor", kName) != config.monitor ||
+      !state_flag(*found, "ended", kName)) {
+    return std::nullopt;
+  }
+  if (is_enough(config, state_optional(*found, "best", kName))) {
+    return "target";
   }
   const int64_t waited = state_count(*found, "waited", kName);
-  return state_flag(*found, "ended", kName) &&
-         (is_enough(config, state_optional(*found, "best", kName)) ||
-          (waited > 0 && waited >= config.patience));
+  return waited > 0 && waited >= config.patience ? std::optional<std::string>("patience")
+                                                 : std::nullopt;
 }
 
 }  // namespace mstrain

@@ -29,8 +29,9 @@ class EarlyStopping final : public Callback {
   // The step whose weights the run ended with, where that is not its last one.
   std::optional<int64_t> restored() const { return restored_; }
 
-  // Whether a run whose checkpoint holds `callbacks` was ended here and `config` does not let it go on.
-  static bool has_ended(const EarlyStoppingConfig& config, const Json& callbacks);
+  // The key that a run whose checkpoint holds `callbacks` was ended by and, with `config`, does not go on for; none: it does.
+  static std::optional<std::string> ended_by(const EarlyStoppingConfig& config,
+                                             const Json& callbacks);
 
  private:
   static constexpr const char* kName = "early_stopping";

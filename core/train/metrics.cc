@@ -35,11 +35,11 @@ Monitor::Monitor(std::string name, MonitorMode mode, double min_delta)
   }
 }
 
-double Monitor::value_in(std::span<const Metric> metrics) const {
+const Metric& Monitor::find_in(std::span<const Metric> metrics) const {
   const auto found = std::find_if(metrics.begin(), metrics.end(),
                                   [&](const Metric& metric) { return metric.name() == name_; });
   check(found != metrics.end(), "the evaluation gives no {}", name_);
-  return found->value;
+  return *found;
 }
 
 double Monitor::watch(int64_t step, std::span<const Metric> metrics) const {

@@ -69,8 +69,9 @@ class Monitor {
 
   const std::string& name() const { return name_; }
   bool larger_is_better() const { return larger_; }
-  // The value among `metrics`; Error where it is missing.
-  double value_in(std::span<const Metric> metrics) const;
+  // Among `metrics`; Error where it is missing.
+  const Metric& find_in(std::span<const Metric> metrics) const;
+  double value_in(std::span<const Metric> metrics) const { return find_in(metrics).value; }
   // As value_in(), of the evaluation at `step`; warns where it is no improvement because it is no number, or infinite.
   double watch(int64_t step, std::span<const Metric> metrics) const;
   // By more than min_delta. What is no number, or infinite, is never better.

@@ -46,11 +46,16 @@ void confirm_outside(FileSystem& files, const std::string& checkpoints, const st
                      OutsideState& state, Communicator* ranks) {
   Json needed = Json::array();
   if (ranks == nullptr || ranks->rank() == 0) {
-    for (const int64_t step : list_checkpoints(files, checkpoints)) {
-      const auto named = named_in(files, join_path(checkpoints, checkpoint_name(step)), state);
-      if (named) {
+    const auto need = [&](const std::string& name) {
+      if (const auto named = named_in(files, join_path(checkpoints, name), state)) {
         needed.push_back(*named);
       }
+    };
+    for (const int64_t step : list_checkpoints(files, checkpoints)) {
+      need(checkpoint_name(step));
+    }
+    for (const int64_t step : list_set_aside(files, checkpoints)) {
+      need(set_aside_name(step));
     }
   }
   if (ranks != nullptr) {

@@ -64,6 +64,9 @@ void Reporter::write(int64_t step, const char* status, const std::string& reason
   }
   FileSystem& files = directory_.files();
   RunState state{.step = step, .status = status, .reason = reason, .best = saver_.best()};
+  if (early_stopping_ != nullptr) {
+    state.weights_of = early_stopping_->restored();
+  }
   if (evaluation_.last()) {
     state.metrics = evaluation_.last()->metrics;
   }

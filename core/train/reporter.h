@@ -1,6 +1,7 @@
 // Keeps run.json, metrics.csv and report.html up to date as a run goes. Every rank tells what it takes; the first writes.
 #pragma once
 
+#include "core/train/early_stopping.h"
 #include "core/train/evaluation.h"
 #include "core/train/run_record.h"
 #include "core/train/saver.h"
@@ -18,6 +19,8 @@ class Reporter final : public Callback {
   void on_state(Trainer& trainer, Moment moment) override;
   void on_stop(Trainer& trainer) override;  // the last rows are there only now
 
+  // It may put other weights back at the end. It must outlive this.
+  void follow(const EarlyStopping& rule) { early_stopping_ = &rule; }
   void began(int64_t step);
   int64_t memory_before() const { return record_.memory_before(); }
   // The run ended by an error. What cannot be written is logged: the error that came first is the one to be told.
@@ -31,6 +34,7 @@ class Reporter final : public Callback {
   const TrainConfig& config_;
   const Evaluation& evaluation_;
   const Saver& saver_;
+  const EarlyStopping* early_stopping_ = nullptr;
   RunRecord record_;
   int64_t reported_ = -1;
   const char* status_ = kStatusRunning;

@@ -171,11 +171,14 @@ void RunRecord::write(const RunState& state) {
   for (const Metric& metric : state.metrics) {
     run[metric.name()] = metric.value;
   }
+  if (state.weights_of) {
+    run[kWeightsOf] = *state.weights_of;
+  }
   if (state.best) {
     run["best"] = {{"metric", state.best->metric},
                    {"value", state.best->value},
                    {"step", state.best->step},
-                   {"checkpoint", "checkpoints/" + checkpoint_name(state.best->step)}};
+                   {"checkpoint", "checkpoints/" + state.best->checkpoint}};
   }
   run["history"] = history_;
   write_file_atomic(directory_.files(), directory_.at(kRunFile),

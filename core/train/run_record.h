@@ -22,6 +22,9 @@ inline constexpr const char* kStatusLeftBehind =
     "left behind";  // by a sweep that goes on with others
 inline constexpr const char* kStoppedReason = "without a word; the same command goes on";
 
+// Where a run ended with the weights of an earlier step than its last evaluation measured: that step.
+inline constexpr const char* kWeightsOf = "weights_of_step";
+
 // A start of a run: the first one, or one that goes on.
 struct RunStart {
   int64_t step = 0;
@@ -35,6 +38,8 @@ struct RunState {
   std::string reason{};  // of a failure, or why a rule ended the run
   std::vector<Metric> metrics{};
   std::optional<Saver::Best> best{};
+  std::optional<int64_t>
+      weights_of{};  // the step whose weights the run ended with, if not its last
 };
 
 // What `record`, run.json or sweep.json of `directory`, says of a run whose process is gone: "stopped" in place of "running".

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/log.h"
 #include "core/runtime/context.h"
 #include "core/train/rank_talk.h"
 #include "core/train/state_fields.h"
@@ -28,7 +29,7 @@ std::string Saver::folder_of(int64_t step) const {
 }
 
 void Saver::on_start(Trainer&) {
-  if (best_) {
+  if (best_ && !is_aside_) {
     keep(kName, best_step_);
   }
 }
@@ -40,11 +41,32 @@ void Saver::on_evaluation(Trainer&, const EvaluationRow& row) {
   if (!monitor_) {
     return;
   }
-  if (const double value = monitor_->value_in(row.metrics); monitor_->better(value, best_)) {
-    best_ = value;
+  const Metric& metric = monitor_->find_in(row.metrics);
+  if (best_ && best_predictions_ > 0 && metric.predictions != best_predictions_) {
+    log_info(
+        "step {}: {} is a mean over {} predictions, and was one over {}: the best checkpoint is "
+        "looked for anew",
+        row.step, monitor_->name(), metric.predictions, best_predictions_);
+    best_.reset();
+  }
+  best_predictions_ = metric.predictions;
+  if (monitor_->better(metric.value, best_)) {
+    best_ = metric.value;
     best_step_ = row.step;
+    is_aside_ = false;
     keep(kName, row.step);
   }
+}
+
+void Saver::set_best_aside(Trainer& trainer) {
+  if (!best_ || best_step_ != trainer.step() || is_aside_) {
+    return;
+  }
+  wait(trainer);
+  is_aside_ = true;
+  kept_.erase(kName);
+  writing(trainer,
+          join_path(directory_.checkpoints(), set_aside_name(best_step_)))(trainer.checkpoint());
 }
 
 void Saver::keep(const std::string& owner, int64_t step) { kept_[owner] = step; }
@@ -71,10 +93,20 @@ void Saver::on_state(Trainer& trainer, Moment moment) {
   last_saved_ = trainer.step();
   last_time_ = std::chrono::steady_clock::now();
   saved_as_is_ = true;
-  const auto write = [&files = files(), logs = log_.paths(), folder = folder_of(writing_),
-                      checkpoints = directory_.checkpoints(), keep = config_.checkpoint.keep,
-                      kept = kept_, ranks = ranks_.get(),
-                      outside = trainer.outside()](const CheckpointContents& contents) {
+  const CheckpointWriter::Write write = writing(trainer, folder_of(writing_));
+  if (asynchronous_ && moment == Moment::kStep) {
+    writer_.submit(trainer.checkpoint(), write);
+    return;
+  }
+  write(trainer.checkpoint());
+  trainer.saved(writing_, folder_of(writing_));
+}
+
+CheckpointWriter::Write Saver::writing(Trainer& trainer, const std::string& folder) const {
+  return [&files = files(), logs = log_.paths(), folder, checkpoints = directory_.checkpoints(),
+          keep = config_.checkpoint.keep, kept = kept_,
+          aside = best_ && is_aside_ ? std::optional(best_step_) : std::nullopt,
+          ranks = ranks_.get(), outside = trainer.outside()](const CheckpointContents& contents) {
     for (const std::string& path : logs) {
       files.open(path, WriteMode::kAppend)->sync();
     }
@@ -90,18 +122,12 @@ void Saver::on_state(Trainer& trainer, Moment moment) {
       for (const auto& [owner, step] : kept) {
         besides.push_back(step);
       }
-      prune_checkpoints(files, checkpoints, keep, besides);
+      prune_checkpoints(files, checkpoints, keep, besides, aside);
     }
     if (outside != nullptr) {
       confirm_outside(files, checkpoints, id, *outside, ranks);
     }
   };
-  if (asynchronous_ && moment == Moment::kStep) {
-    writer_.submit(trainer.checkpoint(), write);
-    return;
-  }
-  write(trainer.checkpoint());
-  trainer.saved(writing_, folder_of(writing_));
 }
 
 void Saver::on_step(Trainer& trainer, const StepMetrics&) { tell(trainer); }
@@ -118,17 +144,28 @@ void Saver::tell(Trainer& trainer) {
 }
 
 std::optional<Saver::Best> Saver::best() const {
-  return best_ ? std::optional(Best{*config_.checkpoint.best, *best_, best_step_}) : std::nullopt;
+  return best_ ? std::optional(
+                     Best{*config_.checkpoint.best, *best_, best_step_,
+                          is_aside_ ? set_aside_name(best_step_) : checkpoint_name(best_step_)})
+               : std::nullopt;
 }
 
 Json Saver::state() const {
-  return {{"monitor", monitor_->name()}, {"best", to_state(best_)}, {"best_step", best_step_}};
+  return {{"monitor", monitor_->name()},
+          {"best", to_state(best_)},
+          {"best_step", best_step_},
+          {"predictions", best_predictions_},
+          {"aside", is_aside_}};
 }
 
 void Saver::restore(const Json& state) {
   if (state_text(state, "monitor", kName) == monitor_->name()) {
     best_ = state_optional(state, "best", kName);
     best_step_ = state_count(state, "best_step", kName);
+    // Checkpoints of earlier versions do not say these.
+    best_predictions_ =
+        state.contains("predictions") ? state_count(state, "predictions", kName) : 0;
+    is_aside_ = state.contains("aside") && state_flag(state, "aside", kName);
   }
 }
 

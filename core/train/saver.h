@@ -36,6 +36,9 @@ class Saver final : public Callback {
   void keep(const std::string& owner, int64_t step);
   // The checkpoint of this step is written once more: the state is another one.
   void save_again() { saved_as_is_ = false; }
+  // The run is about to take the weights of another step, and ends with them: where this one is the best, what it came to is
+  // written beside its checkpoint. Every rank calls it.
+  void set_best_aside(Trainer& trainer);
   // Returns when no checkpoint is being written. Every rank calls it.
   void wait(Trainer& trainer);
 
@@ -46,6 +49,7 @@ class Saver final : public Callback {
     std::string metric;
     double value = 0;
     int64_t step = 0;
+    std::string checkpoint;  // its folder's name
   };
   // Of checkpoint.best, so far.
   std::optional<Best> best() const;
@@ -53,6 +57,8 @@ class Saver final : public Callback {
  private:
   static constexpr const char* kName = "checkpoint";
   void tell(Trainer& trainer);
+  // Writes what it is given into `folder`, and removes what is no longer kept. It may run beside training.
+  CheckpointWriter::Write writing(Trainer& trainer, const std::string& folder) const;
   bool is_due(int64_t step) const;
 
   const RunDirectory& directory_;
@@ -65,7 +71,9 @@ class Saver final : public Callback {
   std::optional<Monitor> monitor_;
   std::optional<double> best_;
   int64_t best_step_ = 0;
-  int64_t writing_ = 0;  // step
+  int64_t best_predictions_ = 0;  // over how many it is a mean; 0: not known
+  bool is_aside_ = false;         // the checkpoint of best_step_ has other weights
+  int64_t writing_ = 0;           // step
   std::chrono::steady_clock::time_point last_time_ = std::chrono::steady_clock::now();
   std::unique_ptr<Communicator> ranks_;  // of its own: a thread beside training uses it
   CheckpointWriter writer_;

@@ -17,102 +17,16 @@
 #include "core/train/log_file.h"
 #include "core/train/machine.h"
 #include "core/train/numbers.h"
+#include "core/train/previous_run.h"
 #include "core/train/profiler.h"
 #include "core/train/rank_talk.h"
 #include "core/train/reduce_on_plateau.h"
 #include "core/train/reporter.h"
 #include "core/train/shared_plan.h"
-#include "core/train/sweep.h"
 #include "core/train/time_limit.h"
 
 namespace mstrain {
 namespace {
-
-// What goes on: the newest sound checkpoint and its state, and what is to be another than so far.
-struct Previous {
-  std::string folder;
-  ProgressState progress;
-  std::vector<KeyChange> changes;
-
-  bool changes_in(std::string_view section) const {
-    return std::any_of(changes.begin(), changes.end(),
-                       [&](const KeyChange& change) { return change.key.starts_with(section); });
-  }
-  Trainer::Data data() const {
-    Trainer::Data out = Trainer::Data::kSame;
-    for (const KeyChange& change : changes) {
-      if (!change.key.starts_with("data.") || may_change(change.key) == Changing::kFreely) {
-        continue;
-      }
-      if (unit_of(change.key) != "data.valid") {
-        return Trainer::Data::kAnew;
-      }
-      out = Trainer::Data::kOthers;
-    }
-    return out;
-  }
-};
-
-bool is_asked_for(const KeyChange& change, const std::vector<std::string>& asked) {
-  return std::any_of(asked.begin(), asked.end(),
-                     [&](const std::string& key) { return unit_of(key) == unit_of(change.key); });
-}
-
-// Throws ConfigError for changes that nobody asked for.
-std::vector<KeyChange> allowed_changes(const std::string& path, const YamlNode& before,
-                                       const YamlNode& now, const SessionStart& start) {
-  std::vector<KeyChange> changes = changed_keys(before, now);
-  std::string refused;
-  bool could_change = true;
-  for (const KeyChange& change : changes) {
-    const Changing may = may_change(change.key);
-    if (may == Changing::kNever ||
-        (may == Changing::kOnRequest && !is_asked_for(change, start.changes))) {
-      refused += (refused.empty() ? "" : "; ") + describe(change);
-      could_change = could_change && may == Changing::kOnRequest;
-    }
-  }
-  if (!refused.empty()) {
-    throw ConfigError(fmt::format(
-        "{}: this run began with other values ({}); restore them, {}choose another run.output_dir, "
-        "or begin anew with --restart",
-        path, refused, could_change ? "go on with the new ones by --change KEY=VALUE, " : ""));
-  }
-  return changes;
-}
-
-// `folder`: the newest sound checkpoint; empty: there is none.
-std::optional<Previous> find_previous(const RunDirectory& directory, const std::string& folder,
-                                      const TrainConfig& config, const YamlNode& resolved,
-                                      const SessionStart& start) {
-  FileSystem& files = directory.files();
-  if (start.restart) {
-    return std::nullopt;
-  }
-  if (folder.empty()) {
-    if (const auto rows = read_metrics(files, directory.at(kMetricsFile)); !rows.empty()) {
-      log_warning("{}: a run was here that came to step {} and saved no checkpoint; it begins anew",
-                  directory.path(), rows.back()["step"].get<int64_t>());
-    }
-    return std::nullopt;
-  }
-  if (config.checkpoint.resume == Resume::kNever) {
-    throw ConfigError(
-        fmt::format("checkpoint.resume: never, but {} exists; choose another "
-                    "run.output_dir, or say auto to go on",
-                    folder));
-  }
-  std::vector<KeyChange> changes;
-  if (const std::string path = directory.at(kConfigFile); files.exists(path)) {
-    changes = allowed_changes(path, parse_yaml(files.read(path, 1 << 20), path), resolved, start);
-  }
-  Previous previous{folder, read_progress(files, folder), std::move(changes)};
-  if (previous.progress.seed != static_cast<uint64_t>(config.run.seed)) {
-    log_warning("run.seed: the run goes on with seed {}, which it began with",
-                previous.progress.seed);
-  }
-  return previous;
-}
 
 bool has_evaluation(const RunDirectory& directory, int64_t step) {
   for (const Json& row : read_metrics(directory.files(), directory.at(kMetricsFile))) {
@@ -150,13 +64,16 @@ void check_monitors(const TrainConfig& config, const TrainTask& task, const Trai
   }
 }
 
-bool ended_early(const TrainConfig& config, const std::optional<Previous>& previous) {
-  return previous && config.eval.early_stopping &&
-         EarlyStopping::has_ended(*config.eval.early_stopping, previous->progress.callbacks);
+// The key that keeps a run from going on which a rule had ended.
+std::optional<std::string> ended_by(const TrainConfig& config,
+                                    const std::optional<PreviousRun>& previous) {
+  return previous && config.eval.early_stopping
+             ? EarlyStopping::ended_by(*config.eval.early_stopping, previous->progress.callbacks)
+             : std::nullopt;
 }
 
 // Sums are made in another order on another machine.
-void warn_of_another_machine(const Previous& previous) {
+void warn_of_another_machine(const PreviousRun& previous) {
   const ProgressState& then = previous.progress;
   const int threads = current_context().num_threads();
   if (then.threads > 0 && (then.isa != to_string(isa()) || then.threads != threads)) {
@@ -215,10 +132,7 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
     data.evaluation.clear();
   }
   check_monitors(config, task, data, resolved);
-  if (files.exists(join_path(config.run.directory(), kSweepFile))) {
-    throw ConfigError(
-        fmt::format("{}: holds a sweep; choose another run.output_dir", config.run.directory()));
-  }
+  check_no_sweep(files, config.run.directory());
   if (!first) {
     meet(ranks, "run directory");  // that the first rank makes
   }
@@ -236,13 +150,19 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
       newest = newest_checkpoint(files, directory.checkpoints(), /*set_aside=*/true);
     }
   });
-  const std::optional<Previous> previous = find_previous(
-      directory, told(ranks, newest.value_or(""), "newest checkpoint"), config, resolved, start);
+  const std::optional<PreviousRun> previous =
+      find_previous(files, directory.path(), told(ranks, newest.value_or(""), "newest checkpoint"),
+                    config, resolved, start);
   const int64_t begin = previous ? previous->progress.step : 0;
   const bool evaluates = !data.evaluation.empty();
   SessionResult result{.outcome = Outcome::kWasFinished, .step = begin};
-  if (ended_early(config, previous)) {
-    result.end_reason = "early stopping; raise eval.early_stopping.patience to go on";
+  if (begin > config.schedule.total_steps) {
+    log_warning("schedule.total_steps: {} are fewer than the {} steps that {} has made",
+                config.schedule.total_steps, begin, directory.path());
+  }
+  if (const auto key = ended_by(config, previous)) {
+    result.end_reason = fmt::format("early stopping; {} eval.early_stopping.{} to go on",
+                                    *key == "patience" ? "raise" : "change", *key);
     return result;
   }
   if (begin >= config.schedule.total_steps && (!evaluates || has_evaluation(directory, begin))) {
@@ -354,9 +274,11 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
   std::optional<EarlyStopping> early_stopping;
   if (config.eval.early_stopping) {
     callbacks.push_back(&early_stopping.emplace(*config.eval.early_stopping, saver));
+    reporter.follow(*early_stopping);
   }
   callbacks.insert(callbacks.end(), more.begin(), more.end());
   callbacks.insert(callbacks.end(), {&saver, &reporter});
+  outlive_output();
   const HeedInterrupts heeds;
   reporter.began(begin);
   bool finished = false;
@@ -366,6 +288,7 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
     if (log_file) {
       log_file->note(LogLevel::kError, error.what());
     }
+    log.failed(trainer);
     reporter.failed(trainer.step(), error.what());
     throw;
   }

@@ -114,6 +114,8 @@ void Sweep::read_value(TrialResult& trial, int64_t rung) const {
     trial.value = value->get<double>();
     trial.step = at;
     trial.rung = rung;
+    const auto predictions = row.find(kPredictions);
+    trial.predictions = predictions == row.end() ? 0 : predictions->get<int64_t>();
     if (at >= rung) {
       break;
     }
@@ -176,6 +178,23 @@ void Sweep::check_result(const SweepResult& result) const {
         swept_.directory, failed.size(), result.trials.size(), fmt::join(failed, ", "),
         failed.size() == 1 ? "it" : "them");
   check(result.best.has_value(), "{}: no run of the sweep has a result", swept_.directory);
+}
+
+void Sweep::compare_predictions() const {
+  int64_t fewest = 0;
+  int64_t most = 0;
+  for (const TrialResult& trial : trials_) {
+    if (trial.value && trial.predictions > 0) {
+      fewest = fewest == 0 ? trial.predictions : std::min(fewest, trial.predictions);
+      most = std::max(most, trial.predictions);
+    }
+  }
+  if (fewest < most) {
+    log_warning(
+        "sweep: the runs' {} are means over different numbers of predictions, {} to {}: by them no "
+        "run is better than another",
+        sweep_.metric, fewest, most);
+  }
 }
 
 std::vector<size_t> Sweep::promoted(const std::vector<size_t>& of) const {
@@ -296,6 +315,7 @@ SweepResult Sweep::run(const Run& run, const std::atomic<bool>& stop, bool resta
       active = std::move(kept);
     }
   }
+  compare_predictions();
   if (begun) {
     aside([&] { write(interrupted ? kStatusInterrupted : kStatusFinished); });
   }

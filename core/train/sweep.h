@@ -25,6 +25,7 @@ struct TrialResult {
   int64_t step = 0;             // that `value` is of
   int64_t rung = 0;             // that it is the answer for
   std::optional<double> value;  // of sweep.metric
+  int64_t predictions = 0;      // over how many it is a mean, where that is known
 };
 
 struct SweepResult {
@@ -59,6 +60,9 @@ class Sweep {
   // Throws Error, which names them, where runs of a sweep that came to its end have failed, or none has a result.
   void check_result(const SweepResult& result) const;
 
+  // Throws ConfigError where the folder holds a run that is no sweep, or, unless it is to `restart`, another sweep.
+  void check_same(bool restart) const;
+
   // `restart`: what an earlier sweep wrote is removed when the first of the new runs begins; where none does, it stays, and what kept the last one
   // from it is thrown. What takes its time between two runs is done by `aside`. A run that fails with an Error has no result, and the sweep goes on; it is
   // tried again when the sweep is. Throws ConfigError where the folder holds another sweep, Error where another process is at work
@@ -69,11 +73,12 @@ class Sweep {
       const Aside& aside = [](const std::function<void()>& work) { work(); });
 
  private:
-  void check_same(bool restart) const;
   // A sweep begins: with nothing here but the run that began.
   void begin(const SweepTrial& trial) const;
   // The value that the trial's run has measured at `rung` or next after it, or at its end before.
   void read_value(TrialResult& trial, int64_t rung) const;
+  // Warns where results are means over different numbers of predictions.
+  void compare_predictions() const;
   std::vector<size_t> promoted(const std::vector<size_t>& of) const;
   void write(const char* status) const;
   std::optional<size_t> best() const;

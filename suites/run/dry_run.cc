@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/train/previous_run.h"
 #include "core/train/run_device.h"
 #include "suites/run/fit.h"
 #include "suites/run/laid_out.h"
@@ -34,6 +35,10 @@ void dry_run(const RunRequest& given, const DryRun& options) {
   const bool is_settled = run->network()->ids().has_value();
   if (!options.offline) {
     ids = look_ahead(given.files, *run, tree, findings);
+    if (train.run.mode == RunMode::kTrain) {
+      find_previous_in_the_way(given.files, train, read_run(tree)->written(), given.start,
+                               findings);
+    }
   } else if (!is_settled) {
     run->fail_unsettled(tree);
   }

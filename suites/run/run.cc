@@ -166,10 +166,9 @@ Outcome train_and_tell(const RunRequest& request) {
                      ? fmt::format("; the weights are those of step {}", *result.restored)
                      : "");
       if (result.best) {
-        fmt::print(
-            request.out, "best {} {:.6f} at step {}: {}\n", result.best->metric, result.best->value,
-            result.best->step,
-            join_path(join_path(directory, "checkpoints"), checkpoint_name(result.best->step)));
+        fmt::print(request.out, "best {} {:.6f} at step {}: {}\n", result.best->metric,
+                   result.best->value, result.best->step,
+                   join_path(join_path(directory, "checkpoints"), result.best->checkpoint));
       }
       fmt::print(request.out, "open {} in a browser\n", join_path(directory, kReportFile));
       break;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/comm/communicator.h"
 #include "core/train/rank_talk.h"
 #include "core/train/sweep.h"
@@ -72,6 +73,11 @@ void check_sweep_ranks(FileSystem& files, const YamlNode& tree, int64_t ranks) {
 YamlNode first_of_sweep(const RunRequest& request) {
   const OpenedSweep opened(request.files, request.tree);
   check_trials(request, opened);
+  try {
+    opened.sweep.check_same(request.start.restart);
+  } catch (const ConfigError& error) {
+    log_warning("{}", error.what());
+  }
   fmt::print(request.out, "{}", opened.sweep.describe_runs());
   return opened.tree_of_trial(opened.sweep.trials().front().trial);
 }

@@ -305,6 +305,21 @@ TEST(DryRun, SaysWhatTheRunWillStumbleOver) {
   EXPECT_THAT(warnings({"run.output_dir=" + run.config() + "/run"}),
               HasSubstr("small.yaml is no folder"));
 
+  // An earlier run stands there.
+  ASSERT_EQ(run_command(run.arguments("old", {"schedule.total_steps=2"})).status, 0);
+  const std::string old = "run.output_dir=" + run.path("old");
+  EXPECT_EQ(warnings({old}), "");
+  EXPECT_THAT(warnings({old, "sweep={keys: {optimizer.lr: [1.0e-3]}}"}),
+              HasSubstr("old: holds a run that is no sweep"));
+  const std::string another = "this run began with other values (model.hidden_size: ";
+  EXPECT_THAT(warnings({old, "model.hidden_size=32"}), HasSubstr(another));
+  EXPECT_EQ(warnings({old, "model.hidden_size=32", "--restart"}), "");
+  EXPECT_THAT(warnings({old, "checkpoint.resume=never"}), HasSubstr("checkpoint.resume: never"));
+  real_files().remove_all(run.path("old/checkpoints"));
+  EXPECT_THAT(warnings({old}), HasSubstr("finished at step 2, and its checkpoints are gone"));
+  write_text(run.path("swept/sweep.json"), "{}");
+  EXPECT_THAT(warnings({"run.output_dir=" + run.path("swept")}), HasSubstr("holds a sweep"));
+
   const auto refused = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"--config", run.config(), "--dry-run"});
     const CommandResult result = run_command(more);

@@ -7,6 +7,7 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
 #include "core/train/preflight.h"
+#include "core/train/previous_run.h"
 #include "core/train/rank_talk.h"
 #include "core/train/run_device.h"
 #include "core/train/session.h"
@@ -121,6 +122,10 @@ void dry_run_alphazero(const RunRequest& request, const DryRun& options) {
   }
   Findings findings;
   find_unwritable_output(request.files, config.train, request.tree, findings);
+  if (!options.offline) {
+    find_previous_in_the_way(request.files, config.train, write_config(config), request.start,
+                             findings);
+  }
   warn_of(findings);
   refuse_alphazero(planned.plan, limit);
   fmt::print(request.out, "fits\n");

@@ -17,9 +17,7 @@ class Fit : public testing::Test {
   Fit() {
     previous_ = set_log_sink([this](LogLevel level, std::string_view message) {
       const std::lock_guard lock(mutex_);
-      if (level == LogLevel::kWarning) {
-        warnings_.emplace_back(message);
-      }
+      (level == LogLevel::kWarning ? warnings_ : infos_).emplace_back(message);
     });
   }
   ~Fit() override { set_log_sink(previous_); }
@@ -64,6 +62,7 @@ class Fit : public testing::Test {
   TemporaryFolder folder_;
   std::mutex mutex_;
   std::vector<std::string> warnings_;
+  std::vector<std::string> infos_;
   LogSink previous_;
 };
 

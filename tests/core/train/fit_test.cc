@@ -62,17 +62,60 @@ TrainData table_data(int64_t broken) {
   return data;
 }
 
+// Evaluations of a task that give these values, one after the other, whatever the weights are.
+class ScriptedLoss {
+ public:
+  explicit ScriptedLoss(std::vector<double> values) : values_(std::move(values)) {}
+
+  TrainTask task() const {
+    TrainTask out = small_task();
+    out.sums = [trained = out.sums](const Params& p, std::span<const Tensor> batch) {
+      return current_context().training
+                 ? trained(p, batch)
+                 : TaskSums{{sum(batch[1]), full({}, static_cast<double>(batch[1].elements()))},
+                            {}};
+    };
+    return out;
+  }
+  // It must outlive them.
+  TrainData data(IndexedBatches::Hook hook = nullptr) {
+    TrainData out = small_data(std::move(hook));
+    out.evaluation.at(0).first = [this](const BatchPart& part, int64_t) {
+      return std::make_unique<Constant>(values_.at(evaluations_++), part.rows());
+    };
+    return out;
+  }
+
+ private:
+  class Constant final : public BatchStream {
+   public:
+    Constant(double value, int64_t rows) : value_(value), rows_(rows) {}
+    Tensors next() override { return {full({rows_, 4}, 0), full({rows_, 1}, value_)}; }
+    int64_t samples() const override { return 0; }
+
+   private:
+    double value_;
+    int64_t rows_;
+  };
+
+  std::vector<double> values_;
+  size_t evaluations_ = 0;
+};
+
 TEST_F(Fit, AStepThatFailsInTheMiddleCostsNoMoreThanTheStepsSinceTheLastCheckpoint) {
   const TrainTask task = table_task();
-  const TrainConfig straight = small_config(folder_ / "straight");
+  TrainConfig straight = small_config(folder_ / "straight");
+  straight.log.interval = 5;
   run_small(straight, real_files(), table_data(-1), task);
-  TrainConfig config = small_config(folder_ / "run");
+  TrainConfig config = straight;
+  config.run.output_dir = folder_ / "run";
   EXPECT_THAT(message_of<Error>([&] { run_small(config, real_files(), table_data(13), task); }),
               HasSubstr("gather"));
   EXPECT_EQ(checkpoints(config).back(), 10);
   const Json run =
       parse_json(real_files().read(join_path(config.run.directory(), kRunFile)), "run");
   EXPECT_EQ(run["status"], "failed");
+  EXPECT_EQ(rows_with(config.run.directory(), "loss").back()["step"], 12);
   EXPECT_EQ(run_small(config, real_files(), table_data(-1), task).outcome, Outcome::kFinished);
   expect_same_run(config.run.directory(), straight.run.directory(), 20);
 }
@@ -103,6 +146,7 @@ TEST_F(Fit, TheBestWeightsComeBackBitForBit) {
   }
   EXPECT_EQ(result.step, best + 4 * 3);
   EXPECT_EQ(rows.back()["step"], result.step);
+  EXPECT_EQ(rows_with(config.run.directory(), "loss").back()["step"], result.step);
   EXPECT_EQ(result.restored, best);
   ASSERT_TRUE(result.best.has_value());
   EXPECT_EQ(result.best->step, best);
@@ -123,6 +167,16 @@ TEST_F(Fit, TheBestWeightsComeBackBitForBit) {
   EXPECT_THAT(again.end_reason, HasSubstr("eval.early_stopping.patience"));
   config.eval.early_stopping->patience = 1000;
   EXPECT_EQ(run_small(config).step, 60);
+}
+
+TEST_F(Fit, ARunThatATargetEndedSaysThatTheTargetKeepsIt) {
+  TrainConfig config = small_config(folder_ / "run");
+  config.eval.early_stopping = EarlyStoppingConfig{.patience = 1000, .target = 1000};
+  EXPECT_EQ(run_small(config).step, 4);
+  EXPECT_EQ(run_small(config).end_reason,
+            "early stopping; change eval.early_stopping.target to go on");
+  config.eval.early_stopping->target = -1;
+  EXPECT_EQ(run_small(config).step, 20);
 }
 
 TEST_F(Fit, LessPatienceEndsARunThatGoesOnWithItsBestWeights) {
@@ -242,41 +296,81 @@ TEST_F(Fit, TheBestCheckpointStaysBesidesTheNewest) {
   config.checkpoint.best = kEvalLoss;
   config.checkpoint.keep = 1;
   config.eval.interval = 3;
-  // Evaluations give 4, 1, 2, 1, 1, 0.5, 3: of steps 3, 6, 9, 12, 15, 18 and 20.
-  class Constant final : public BatchStream {
-   public:
-    explicit Constant(double value, int64_t rows) : value_(value), rows_(rows) {}
-    Tensors next() override { return {full({rows_, 4}, 0), full({rows_, 1}, value_)}; }
-    int64_t samples() const override { return 0; }
-
-   private:
-    double value_;
-    int64_t rows_;
-  };
-  TrainTask task = small_task();
-  task.sums = [trained = task.sums](const Params& p, std::span<const Tensor> batch) {
-    return current_context().training
-               ? trained(p, batch)
-               : TaskSums{{sum(batch[1]), full({}, static_cast<double>(batch[1].elements()))}, {}};
-  };
-  const std::vector<double> values{4, 1, 2, 1, 1, 0.5, 3};
-  size_t evaluations = 0;
-  TrainData data = small_data();
-  data.evaluation.at(0).first = [&](const BatchPart& part, int64_t) {
-    return std::make_unique<Constant>(values.at(evaluations++), part.rows());
-  };
+  ScriptedLoss loss({4, 1, 2, 1, 1, 0.5, 3});  // of steps 3, 6, 9, 12, 15, 18 and 20
   std::atomic<bool> stop = false;
   const auto stop_there = [&](int64_t sample) { stop = sample >= 15 * 8; };
-  data.training = small_data(stop_there).training;
-  const SessionResult first = run_small(config, real_files(), data, task, &stop);
+  const SessionResult first =
+      run_small(config, real_files(), loss.data(stop_there), loss.task(), &stop);
   EXPECT_EQ(first.step, 16);
   EXPECT_EQ(first.best->step, 6);
   EXPECT_THAT(checkpoints(config), ElementsAre(6, 16));
-  data.training = small_data().training;
-  const SessionResult result = run_small(config, real_files(), data, task);
+  const SessionResult result = run_small(config, real_files(), loss.data(), loss.task());
   EXPECT_EQ(result.best->step, 18);
   EXPECT_EQ(result.best->value, 0.5);
+  EXPECT_EQ(result.best->checkpoint, "step-00000018");
   EXPECT_THAT(checkpoints(config), ElementsAre(18, 20));
+}
+
+// The last step is the best one, and not by enough to count as an improvement.
+TEST_F(Fit, TheBestCheckpointStaysWhereTheRunEndsThereWithOtherWeights) {
+  TrainConfig config = small_config(folder_ / "run");
+  config.schedule.type = ScheduleType::kConstant;
+  config.schedule.total_steps = 9;
+  config.checkpoint.best = kEvalLoss;
+  config.checkpoint.keep = 1;
+  config.eval.interval = 3;
+  config.eval.early_stopping =
+      EarlyStoppingConfig{.patience = 50, .min_delta = 1, .restore_best = true};
+  ScriptedLoss loss({4, 3.75, 3.5, 3.25, 1});
+  const auto run = [&] { return run_small(config, real_files(), loss.data(), loss.task()); };
+  const SessionResult result = run();
+  EXPECT_EQ(result.restored, 3);
+  EXPECT_EQ(result.best->step, 9);
+  EXPECT_EQ(result.best->value, 3.5);
+  EXPECT_THAT(checkpoints(config), ElementsAre(3, 9));
+  const std::string directory = config.run.directory();
+  const std::string last = checkpoint_file(directory, 9, kModelFile);
+  EXPECT_EQ(last, checkpoint_file(directory, 3, kModelFile));
+  const Json record = parse_json(real_files().read(join_path(directory, kRunFile)), "run");
+  EXPECT_EQ(record["weights_of_step"], 3);
+  EXPECT_EQ(record["best"]["checkpoint"], "checkpoints/step-00000009.best");
+  TrainConfig straight = config;
+  straight.run.output_dir = folder_ / "straight";
+  straight.eval.early_stopping.reset();
+  ScriptedLoss same({4, 3.75, 3.5});
+  run_small(straight, real_files(), same.data(), same.task());
+  const auto best = [&](const char* file) {
+    return real_files().read(
+        join_path(join_path(directory, record["best"]["checkpoint"].get<std::string>()), file));
+  };
+  for (const char* file : {kModelFile, kOptimizerFile}) {
+    EXPECT_EQ(best(file), checkpoint_file(straight.run.directory(), 9, file)) << file;
+  }
+
+  // It stays as long as it is the best.
+  config.schedule.total_steps = 10;
+  EXPECT_EQ(run().best->checkpoint, "step-00000010.best");
+  EXPECT_THAT(list_set_aside(real_files(), directory + "/checkpoints"), ElementsAre(10));
+  config.schedule.total_steps = 12;
+  EXPECT_EQ(run().best->checkpoint, "step-00000012");
+  EXPECT_THAT(list_set_aside(real_files(), directory + "/checkpoints"), ElementsAre());
+}
+
+TEST_F(Fit, TheBestBeginsAnewWhereOtherPredictionsAreMeasured) {
+  TrainConfig config = small_config(folder_ / "run");
+  config.schedule.total_steps = 6;
+  config.checkpoint.best = kEvalLoss;
+  config.eval.interval = 3;
+  ScriptedLoss loss({1, 2, 5, 4, 6});
+  const auto run = [&] { return run_small(config, real_files(), loss.data(), loss.task()); };
+  EXPECT_EQ(run().best->step, 3);
+  config.eval.batches = 1;
+  config.schedule.total_steps = 15;
+  const SessionResult result = run();
+  EXPECT_EQ(result.best->step, 12);
+  EXPECT_EQ(result.best->value, 4);
+  EXPECT_THAT(infos_, testing::Contains(HasSubstr("step 9: eval_loss is a mean over 8 predictions, "
+                                                  "and was one over 16: the best checkpoint")));
 }
 
 TEST_F(Fit, MonitorsOfWhatIsNotMeasuredAreRefusedAtTheStart) {

@@ -347,16 +347,27 @@ TEST_F(Session, ARestartThatCannotBeginLosesNothing) {
   EXPECT_EQ(contents(), before);
 }
 
-TEST_F(Session, ABeginningFromNothingWhereARunWasSaysSo) {
+TEST_F(Session, ARunWithoutCheckpointsBeginsAnewUnlessItHadEnded) {
   TrainConfig config = small_config(folder_ / "run");
   run_small(config);
   real_files().remove_all(folder_ / "run/checkpoints");
+  const std::string metrics = real_files().read(folder_ / "run/metrics.jsonl");
+  EXPECT_THAT(message_of<ConfigError>([&] { run_small(config); }),
+              HasSubstr("run: holds the measurements of a run that was finished at step 20, and "
+                        "its checkpoints are gone; choose another run.output_dir, or begin anew "
+                        "with --restart"));
+  EXPECT_EQ(real_files().read(folder_ / "run/metrics.jsonl"), metrics);
   std::string warning;
   set_log_sink([&](LogLevel level, std::string_view message) {
     warning += level == LogLevel::kWarning ? std::string(message) : "";
   });
+  write_file_atomic(real_files(), folder_ / "run/run.json", R"({"status": "running"})");
   EXPECT_EQ(run_small(config).step, 20);
-  EXPECT_THAT(warning, HasSubstr("came to step 20 and saved no checkpoint; it begins anew"));
+  EXPECT_THAT(warning, HasSubstr("came to step 20 and left no checkpoint; it begins anew"));
+  warning.clear();
+  config.schedule.total_steps = 13;
+  EXPECT_EQ(run_small(config).outcome, Outcome::kWasFinished);
+  EXPECT_THAT(warning, HasSubstr("schedule.total_steps: 13 are fewer than the 20 steps that "));
 }
 
 // By time means at any step; what goes on from there is the run that was never stopped.

@@ -92,6 +92,8 @@ TEST(SweepTrials, MistakesNameTheirKey) {
   EXPECT_THAT(check("sweep: {method: random, keys: {a.b: [1]}}", as_is), HasSubstr("sweep.runs"));
   EXPECT_THAT(check("sweep: {keys: {a.b: [1]}, metric: eval_los}", as_is),
               HasSubstr("did you mean eval_loss?"));
+  EXPECT_THAT(check("sweep: {keys: {eval: {batches: [1, 2]}}}", as_is),
+              HasSubstr("sweep.keys: eval.batches changes what is measured"));
   EXPECT_THAT(check("sweep: {keys: {a.b: [1]}}", [](TrainConfig& c) { c.eval.interval = {}; }),
               HasSubstr("needs evaluations"));
   EXPECT_THAT(check("sweep: {method: halving, keys: {a.b: [1]}, first_steps: 1000000}", as_is),
@@ -186,6 +188,9 @@ class SweepRuns : public Fit {
           one.sweep.reset();
           one.optimizer.lr = as_double(trial.values[0], "lr");
           one.run.output_dir = sweep.directory_of(trial);
+          if (trial.id == fewer_) {
+            one.eval.batches = 1;
+          }
           if (trial.id == too_large_) {
             one.memory.limit_gb = 1e-9;
           }
@@ -212,8 +217,18 @@ class SweepRuns : public Fit {
 
   const std::atomic<bool> never_ = false;
   std::string too_large_;  // the run that no memory holds
+  std::string fewer_;      // the run that measures fewer predictions
   std::vector<std::string> trained_;
 };
+
+TEST_F(SweepRuns, ResultsOverDifferentNumbersOfPredictionsAreWarnedOf) {
+  sweep(base("same", "sweep: {keys: {optimizer.lr: [0.01, 0.02]}}"));
+  EXPECT_THAT(warnings_, ElementsAre());
+  fewer_ = "001";
+  sweep(base("other", "sweep: {keys: {optimizer.lr: [0.01, 0.02]}}"));
+  EXPECT_THAT(warnings_,
+              ElementsAre(HasSubstr("means over different numbers of predictions, 8 to 16: by")));
+}
 
 TEST_F(SweepRuns, TheBestOfAGridIsToldAndReported) {
   const TrainConfig config = base("grid", "sweep: {keys: {optimizer.lr: [1.0e-6, 0.05, 0.01]}}");

@@ -1,0 +1,39 @@
+// What stands where a run is to write: a run to go on from, nothing, or what it must not touch.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/train/checkpoint.h"
+#include "core/train/preflight.h"
+#include "core/train/session.h"
+
+namespace mstrain {
+
+// What goes on: the newest sound checkpoint and its state, and what is to be another than so far.
+struct PreviousRun {
+  std::string folder;
+  ProgressState progress;
+  std::vector<KeyChange> changes;
+
+  bool changes_in(std::string_view section) const;
+  Trainer::Data data() const;
+};
+
+// Throws ConfigError where `directory` holds a sweep.
+void check_no_sweep(FileSystem& files, const std::string& directory);
+
+// The run in `directory`, whose newest sound checkpoint is `folder`; empty: there is none. Throws ConfigError for changes that nobody asked
+// for, where checkpoint.resume forbids to go on, and where a run ended whose checkpoints are gone.
+std::optional<PreviousRun> find_previous(FileSystem& files, const std::string& directory,
+                                         const std::string& folder, const TrainConfig& config,
+                                         const YamlNode& resolved, const SessionStart& start);
+
+// What train() would refuse to begin for, of what stands in run.output_dir. Changes nothing.
+void find_previous_in_the_way(FileSystem& files, const TrainConfig& config,
+                              const YamlNode& resolved, const SessionStart& start,
+                              Findings& findings);
+
+}  // namespace mstrain
