@@ -40,6 +40,11 @@ void run(const Options& options) {
   const Program program(options.game);
   switch (options.task) {
     case Task::kAnalyze: {
+      // A search may take long: what it could not be written to is told of in front of it.
+      if (const std::string folder = parent_path(options.tree_file);
+          !options.tree_file.empty() && !real_files().is_directory(folder)) {
+        throw ConfigError(fmt::format("--tree: {}: there is no such folder", folder));
+      }
       Picture picture;
       print(program.analyze(options, options.tree_file.empty() ? nullptr : &picture), options.json);
       if (!options.tree_file.empty()) {

@@ -51,7 +51,13 @@ const std::vector<std::string> kPolicies = {"uct",   "uct_tuned",      "puct",  
 const std::vector<std::string> kKinds = {"serial", "root",          "leaf",
                                          "tree",   "deterministic", "batched"};
 
-void read_file(const std::string& path, Options& o, std::optional<Parallelism>& parallelism) {
+// What was asked for in so many words.
+struct Asked {
+  std::optional<Parallelism> parallelism;
+  bool position = false, human = false;
+};
+
+void read_file(const std::string& path, Options& o, Asked& asked) {
   const YamlNode tree = load_config(path);
   ConfigFile file;
   read_config(tree, file);
@@ -62,11 +68,11 @@ void read_file(const std::string& path, Options& o, std::optional<Parallelism>& 
   o.rollouts = static_cast<int>(file.rollouts);
   o.search = file.search;
   if (find_config(tree, "search.parallelism") != nullptr) {
-    parallelism = file.search.parallelism;
+    asked.parallelism = file.search.parallelism;
   }
 }
 
-std::vector<Described> options_for(Options& o, std::optional<Parallelism>& parallelism) {
+std::vector<Described> options_for(Options& o, Asked& asked) {
   const auto task = [&o](Task to) {
     if (o.task != Task::kPlay && o.task != to) {
       throw ConfigError("expected one of --analyze, --selfplay, --bench, not several");
@@ -76,7 +82,7 @@ std::vector<Described> options_for(Options& o, std::optional<Parallelism>& paral
   return {
       {"--game", "NAME", "the game; --list names them", [&o](const auto& v) { o.game = v; }},
       {"--config", "FILE", "YAML with game, policy, simulations, search: ...; options win over it",
-       [&o, &parallelism](const auto& v) { read_file(v, o, parallelism); }},
+       [&o, &asked](const auto& v) { read_file(v, o, asked); }},
       {"--policy", "NAME",
        "uct (default), uct_tuned, puct, gumbel, rave, epsilon_greedy, wu_uct, widening, graph or "
        "open_loop",
@@ -96,9 +102,13 @@ std::vector<Described> options_for(Options& o, std::optional<Parallelism>& paral
       {"--bench", "", "measure simulations per second from the start",
        [task](const auto&) { task(Task::kBench); }},
       {"--position", "POSITION", "where to begin when playing",
-       [&o](const auto& v) { o.position = v; }},
+       [&o, &asked](const auto& v) {
+         asked.position = true;
+         o.position = v;
+       }},
       {"--human", "WHO", "who you are: first (default), second, both or none",
-       [&o](const auto& v) {
+       [&o, &asked](const auto& v) {
+         asked.human = true;
          o.human = choice("--human", v, {"first", "second", "both", "none"});
        }},
       {"--sims", "N", "simulations of a move (default 10000; 100000 for --bench)",
@@ -116,10 +126,10 @@ std::vector<Described> options_for(Options& o, std::optional<Parallelism>& paral
       {"--parallelism", "KIND",
        "serial, root, leaf, tree, deterministic (default: tree with several threads), or batched "
        "for --selfplay",
-       [&parallelism](const auto& v) {
+       [&asked](const auto& v) {
          const std::string kind = choice("--parallelism", v, kKinds);
-         parallelism = static_cast<Parallelism>(std::find(kKinds.begin(), kKinds.end(), kind) -
-                                                kKinds.begin());
+         asked.parallelism = static_cast<Parallelism>(
+             std::find(kKinds.begin(), kKinds.end(), kind) - kKinds.begin());
        }},
       {"--uct_c", "C", "exploration (default 2)",
        [&o](const auto& v) { o.search.uct_c = number<double>("--uct_c", v, 0, 1e6); }},
@@ -147,6 +157,30 @@ std::vector<Described> options_for(Options& o, std::optional<Parallelism>& paral
   };
 }
 
+void check_go_together(const Options& o, const Asked& asked) {
+  if (asked.position && o.task == Task::kAnalyze) {
+    throw ConfigError("--position: says where games begin; --analyze has a position of its own");
+  }
+  if (asked.human && o.task != Task::kPlay) {
+    throw ConfigError("--human: belongs to a game at the terminal, without another task");
+  }
+  if (o.opponent_simulations > 0 && o.task != Task::kSelfPlay) {
+    throw ConfigError("--opponent-sims: belongs to --selfplay");
+  }
+  if (!o.tree_file.empty() && o.task != Task::kAnalyze) {
+    throw ConfigError("--tree: belongs to --analyze");
+  }
+  if (asked.parallelism == Parallelism::kBatched &&
+      (o.task != Task::kSelfPlay || o.opponent_simulations > 0)) {
+    throw ConfigError(
+        "--parallelism: batched plays many games at once: it belongs to --selfplay without "
+        "--opponent-sims");
+  }
+  if (o.json && (o.task == Task::kPlay || o.task == Task::kList)) {
+    throw ConfigError("--json: belongs to --analyze, --selfplay or --bench");
+  }
+}
+
 }  // namespace
 
 Budget Options::budget(int64_t simulations_of_player) const {
@@ -160,9 +194,9 @@ Budget Options::budget(int64_t simulations_of_player) const {
 
 Options parse_options(std::span<const std::string> arguments) {
   Options out;
-  std::optional<Parallelism> parallelism;
+  Asked asked;
   std::vector<Option> known;
-  for (const Described& each : options_for(out, parallelism)) {
+  for (const Described& each : options_for(out, asked)) {
     known.push_back({each.name, each.value_name, each.set});
   }
   // The file first: what stands on the command line wins.
@@ -180,36 +214,24 @@ Options parse_options(std::span<const std::string> arguments) {
   if (out.simulations == 0 && (out.milliseconds == 0 || out.task == Task::kBench)) {
     out.simulations = out.task == Task::kBench ? 100'000 : 10'000;
   }
-  if (out.opponent_simulations > 0 && out.task != Task::kSelfPlay) {
-    throw ConfigError("--opponent-sims: belongs to --selfplay");
+  if (out.task != Task::kHelp && out.task != Task::kVersion) {
+    check_go_together(out, asked);
   }
-  if (!out.tree_file.empty() && out.task != Task::kAnalyze) {
-    throw ConfigError("--tree: belongs to --analyze");
-  }
-  if (parallelism == Parallelism::kBatched &&
-      (out.task != Task::kSelfPlay || out.opponent_simulations > 0)) {
-    throw ConfigError(
-        "--parallelism: batched plays many games at once: it belongs to --selfplay without "
-        "--opponent-sims");
-  }
-  if (out.json && out.task == Task::kPlay) {
-    throw ConfigError("--json: belongs to --analyze, --selfplay or --bench");
-  }
-  out.search.parallelism =
-      parallelism.value_or(out.search.threads > 1 ? Parallelism::kTree : Parallelism::kSerial);
+  out.search.parallelism = asked.parallelism.value_or(
+      out.search.threads > 1 ? Parallelism::kTree : Parallelism::kSerial);
   return out;
 }
 
 std::string help_text() {
   Options ignored;
-  std::optional<Parallelism> parallelism;
+  Asked asked;
   std::string out =
       "mcts_play: Monte-Carlo tree search at the terminal\n\n"
       "  mcts_play --game NAME [--human WHO]               play against the engine\n"
       "  mcts_play --game NAME --analyze POSITION          search one position\n"
       "  mcts_play --game NAME --selfplay N                let it play against itself\n"
       "  mcts_play --game NAME --bench                     measure it\n\n";
-  for (const Described& option : options_for(ignored, parallelism)) {
+  for (const Described& option : options_for(ignored, asked)) {
     out += fmt::format("  {:<22} {}\n", option.name + " " + option.value_name, option.help);
   }
   return out;

@@ -45,8 +45,8 @@ struct ConfigFile {
   void fields(V& v) {
     v("game", game, "the game");
     v("policy", policy, "how nodes are chosen",
-      rule::one_of(
-          {"uct", "uct_tuned", "puct", "gumbel", "rave", "epsilon_greedy", "wu_uct", "widening"}));
+      rule::one_of({"uct", "uct_tuned", "puct", "gumbel", "rave", "epsilon_greedy", "wu_uct",
+                    "widening", "graph", "open_loop"}));
     v("simulations", simulations, "of a move; 0: 10000, or as many as the time allows",
       rule::at_least(0).at_most(1e9));
     v("milliseconds", milliseconds, "of a move; 0: not limited", rule::at_least(0).at_most(1e9));

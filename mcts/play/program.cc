@@ -119,6 +119,10 @@ SelfPlay Program::self_play(const Options& options) const {
   if (root.player() == kTerminal) {
     throw ConfigError("position: the game is over; nothing is left to play");
   }
+  if (options.opponent_simulations > 0 && game_.facts().players < 2) {
+    throw ConfigError(
+        fmt::format("--opponent-sims: {} has one player, whom nobody opposes", game_.name));
+  }
   if (options.search.parallelism == Parallelism::kBatched) {
     out = self_play_batched(options, root);
     out.seconds = seconds_since(start);

@@ -205,6 +205,10 @@ TEST_F(PlayTest, ReadsAConfiguration) {
             "tic_tac_toe");
   std::ofstream(path) << "game: connect_four\nsearch: {uct_cc: 1}\n";
   expect_refused({"--config", path, "--analyze", ""}, {path + ":2", "uct_cc", "uct_c?"});
+  std::ofstream(path) << "game: connect_four\npolicy: graph\n";
+  EXPECT_EQ(analysed({"--config", path, "--analyze", "", "--sims", "100"})["root"].size(), 7U);
+  std::ofstream(path) << "policy: grap\n";
+  expect_refused({"--config", path, "--analyze", ""}, {path + ":1", "did you mean graph?"});
   std::ofstream(path) << "policy: gumbl\n";
   expect_refused({"--config", path, "--analyze", ""}, {"policy", "gumbel"});
   std::ofstream(path) << "search: {parallelism: batch}\n";
@@ -259,6 +263,14 @@ TEST_F(PlayTest, NamesWhatIsWrong) {
                  {"--parallelism", "did you mean tree?"});
   expect_refused({"--game", "go", "--bench", "--selfplay", "2"}, {"several"});
   expect_refused({"--game", "go", "--analyze", "", "--tree", "x.png"}, {"--tree", ".svg"});
+  expect_refused({"--game", "go", "--analyze", "", "--tree", "/nowhere/x.svg"},
+                 {"--tree", "/nowhere", "no such folder"});
+  expect_refused({"--game", "connect_four", "--analyze", "4453", "--position", "44"},
+                 {"--position", "--analyze"});
+  expect_refused({"--game", "connect_four", "--selfplay", "2", "--human", "first"}, {"--human"});
+  expect_refused({"--game", "racetrack", "--selfplay", "2", "--opponent-sims", "10"},
+                 {"--opponent-sims", "racetrack", "one player"});
+  expect_refused({"--list", "--json"}, {"--json", "--analyze"});
   expect_refused({"--game", "connect_four", "--analyze", "44x"},
                  {"character 3", "\"x\"", "1 2 3 4 5 6 7"});
   expect_refused({"--game", "connect_four", "--analyze", "4444444"},
