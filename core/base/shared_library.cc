@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/files.h"
+#include "core/base/missing_file.h"
 
 namespace mstrain {
 
@@ -27,7 +28,7 @@ void* SharedLibrary::function_at(const char* symbol) const {
 }
 
 void* function_of_library(const std::string& path, const char* symbol, const char* what) {
-  check(real_files().exists(path), "{}: there is no such library", path);
+  check_exists(real_files(), path);
   const auto load = [&] {
     try {
       // A name without a slash would be looked for elsewhere.

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <set>
 
@@ -254,7 +255,8 @@ std::string find_checkpoint(FileSystem& files, const std::string& path) {
                               join_path(join_path(path, "runs"), best.get<std::string>())));
   }
   throw IoError(
-      fmt::format("{}: holds no checkpoint: neither {} nor checkpoints/step-…", path, kModelFile));
+      fmt::format("{}: holds no checkpoint: neither {} nor checkpoints/step-…", path, kModelFile),
+      ENOENT);
 }
 
 StoredModel open_model(FileSystem& files, const std::string& path) {

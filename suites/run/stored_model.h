@@ -22,7 +22,7 @@ struct StoredModel {
 };
 
 // The folder with weights or an adapter that `path` means: itself, or the newest sound checkpoint of a run directory. Throws
-// IoError.
+// IoError, with ENOENT where there is none.
 std::string find_checkpoint(FileSystem& files, const std::string& path);
 
 // Reads config.json of the folder that find_checkpoint gives, and adapter_config.json. Throws IoError, or Error for a model

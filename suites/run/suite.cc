@@ -51,6 +51,11 @@ const RunKind* run_kind_of(const YamlNode& tree) {
     if (section == nullptr) {
       continue;
     }
+    if (!section->is_map() && !section->is_null()) {
+      config_fail(tree, kind.section,
+                  fmt::format("expected a section with {}.type, found {}", kind.section,
+                              describe(*section)));
+    }
     const YamlNode* type = section->is_map() ? section->find("type") : nullptr;
     if (type != nullptr && type->text == kind.type) {
       return &kind;

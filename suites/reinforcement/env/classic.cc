@@ -113,7 +113,8 @@ struct PendulumKind {
                 Space::box({-1, -1, -Pendulum::kMostVelocity}, {1, 1, Pendulum::kMostVelocity}),
             .action = Space::box({-Pendulum::kMostTorque}, {Pendulum::kMostTorque}),
             .state_size = 2,
-            .time_limit = 200};
+            .time_limit = 200,
+            .endless = true};
   }
   static void begin(EnvRandom& random, double* state) {
     state[0] = random.uniform(-kPi, kPi);

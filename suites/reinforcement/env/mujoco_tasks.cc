@@ -120,7 +120,8 @@ EnvSpec MujocoTask::spec() const {
           .action = Space::box({actions}, -action_limit, action_limit),
           .state_size = positions + velocities,
           .time_limit = 1000,
-          .reward_threshold = threshold};
+          .reward_threshold = threshold,
+          .endless = healthy == 0};  // the task that has no falls
 }
 
 bool is_healthy(const MujocoTask& task, const MujocoView& now) {

@@ -51,8 +51,9 @@ struct EnvSpec {
   int64_t agents = 1;
   // First numbers of an observation that a policy may go by; what follows is for values alone. 0: all of them.
   int64_t own_numbers = 0;
-  bool turns = false;  // one agent acts at a time; else all at once
-  bool masks = false;  // not every action is always legal: VectorEnv::action_masks()
+  bool turns = false;    // one agent acts at a time; else all at once
+  bool masks = false;    // not every action is always legal: VectorEnv::action_masks()
+  bool endless = false;  // nothing but the time limit ends an episode
 };
 
 }  // namespace mstrain::reinforcement

@@ -118,7 +118,8 @@ EnvSpec Spread::spec() {
           .action = Space::discrete(5),
           .state_size = 4,
           .time_limit = 25,
-          .agents = 2};
+          .agents = 2,
+          .endless = true};
 }
 
 void Spread::begin(EnvRandom& random) {

@@ -70,9 +70,11 @@ class Agent : public Player {
 struct AgentPlan {
   int64_t parameters = 0;
   int64_t model_bytes = 0, optimizer_bytes = 0, data_bytes = 0, program_bytes = 0;
-  int64_t disk_bytes = 0;        // of files beside checkpoints, at least
-  int64_t env_steps = 0;         // of an iteration
-  int64_t updates = 0;           // of an iteration
+  int64_t disk_bytes = 0;  // of files beside checkpoints, at least
+  int64_t env_steps = 0;   // of an iteration
+  int64_t updates = 0;     // of an iteration
+  // Steps of environments before the first update, and those that are kept to learn from; 0: an algorithm without a memory of them.
+  int64_t learning_starts = 0, kept_steps = 0;
   std::vector<std::string> who;  // a line each: what runs where, what its edges become
   int64_t total() const { return model_bytes + optimizer_bytes + data_bytes + program_bytes; }
 };

@@ -69,6 +69,15 @@ Config read_reinforcement(const YamlNode& tree) {
   } else if (!real_files().exists(*env.library)) {
     config_fail(tree, "environment.library", fmt::format("there is no {}", *env.library));
   }
+  if (!env.library && !env.time_limit && !config.eval.interval.is_word()) {
+    const EnvSpec& spec = find_environment(*env.name).spec;
+    if (spec.endless) {
+      config_fail(tree, "environment.time_limit",
+                  fmt::format("null, and nothing else ends an episode of {}, so that no evaluation "
+                              "would end; expected a number, auto ({}), or eval.interval: none",
+                              *env.name, spec.time_limit));
+    }
+  }
   if (config.distribution.policy == Placement::kDeviceOnly) {
     config_fail(tree, "distribution.policy",
                 "device_only keeps environments and learner on one accelerator, and this build's "

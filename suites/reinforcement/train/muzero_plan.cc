@@ -54,6 +54,8 @@ AgentPlan plan_muzero(const Config& config, const YamlNode& tree, int64_t ranks)
       plan.model_bytes + algorithm.batch_size * (algorithm.unroll + 1) * widest * 4;
   plan.env_steps = algorithm.train_every * config.environment.num_envs;
   plan.updates = algorithm.updates;
+  plan.learning_starts = algorithm.learning_starts;
+  plan.kept_steps = algorithm.buffer_size;
   const Roles roles(config, ranks);
   if (roles.serves()) {
     plan.who.push_back(served_hosts(roles));

@@ -97,6 +97,8 @@ AgentPlan plan_off_policy(const Config& config, const YamlNode& tree, int64_t ra
                        own_batch * replay.item_numbers() * 4;
   plan.env_steps = algorithm.train_every * config.environment.num_envs;
   plan.updates = algorithm.updates;
+  plan.learning_starts = algorithm.learning_starts;
+  plan.kept_steps = algorithm.buffer_size;
   if (roles.serves()) {
     plan.who.push_back(served_hosts(roles));
     plan.who.push_back("rank 0: actor of all environments, memory, learner");

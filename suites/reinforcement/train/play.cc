@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
+#include "core/io/atomic_file.h"
 #include "core/io/images/gif.h"
 #include "core/train/checkpoint.h"
 #include "suites/reinforcement/run/play.h"
@@ -82,6 +83,10 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop)
         load_tensors(files, folder, kModelFile, tensors);
       });
   const std::unique_ptr<VectorEnv> trained_in = environments_of(files, folder, config);
+  std::optional<AtomicFile> film_file;  // opened before there is work to lose
+  if (gif) {
+    film_file.emplace(files, *gif);
+  }
   const HeedInterrupts heeds;
   Film film;
   const auto found = evaluate(config.environment.env, episodes, static_cast<uint64_t>(seed),
@@ -89,8 +94,9 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop)
   if (!found) {
     return kInterrupted;
   }
-  if (gif) {
-    write_file_atomic(files, *gif, encode_gif(film.frames, kCentiseconds));
+  if (film_file) {
+    film_file->append(encode_gif(film.frames, kCentiseconds));
+    film_file->commit();
   }
   for (size_t i = 0; i < found->episodes.size(); ++i) {
     fmt::print("episode {}: return {:.2f}, {} steps\n", i + 1, found->episodes[i].total,

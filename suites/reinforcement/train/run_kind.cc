@@ -33,6 +33,21 @@ void refuse(const AgentPlan& plan, int64_t limit) {
   }
 }
 
+void find_unlearned_steps(const AgentPlan& plan, const Config& config, const YamlNode& tree,
+                          Findings& findings) {
+  const std::string where = config_where(tree, "algorithm.learning_starts");
+  const int64_t total = config.schedule.total_env_steps;
+  if (plan.learning_starts > total) {
+    findings.push_back(fmt::format(
+        "{}: {} steps are more than schedule.total_env_steps {}: the run learns nothing", where,
+        plan.learning_starts, total));
+  } else if (plan.learning_starts > plan.kept_steps && plan.kept_steps > 0) {
+    findings.push_back(fmt::format(
+        "{}: of {} steps algorithm.buffer_size keeps {}: the others are never learned from", where,
+        plan.learning_starts, plan.kept_steps));
+  }
+}
+
 [[noreturn]] void refuse_many_ranks(const YamlNode& sweep) {
   config_fail(sweep, "sweep",
               "its runs are of one process each: leave --ranks out; distribution.actors gives each "
@@ -48,7 +63,13 @@ Outcome run_one(const RunRequest& request, std::optional<int64_t> until, bool te
   const bool first = world == nullptr || world->rank() == 0;
   const int64_t ranks = world != nullptr ? world->size() : threads_of(config);
   check_placement(config, request.tree, ranks);
-  refuse(entry.plan(config, request.tree, ranks), bytes_limit(config));
+  const AgentPlan plan = entry.plan(config, request.tree, ranks);
+  refuse(plan, bytes_limit(config));
+  if (first) {
+    Findings findings;
+    find_unlearned_steps(plan, config, request.tree, findings);
+    warn_of(findings);
+  }
   const Finished done = train_placed(request, config, std::move(world), until);
   if (!first || !tells) {
     return done.outcome;
@@ -124,6 +145,7 @@ void dry_run_agent(const RunRequest& given, const DryRun& options) {
   written.run = config.run;
   Findings findings;
   find_unwritable_output(request.files, written, request.tree, findings);
+  find_unlearned_steps(plan, config, request.tree, findings);
   find_full_disk(request.files, config.run.directory(), plan.disk_bytes,
                  config_where(request.tree, "run.output_dir"), "the memory of the run", findings);
   warn_of(findings);

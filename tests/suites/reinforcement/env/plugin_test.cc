@@ -51,7 +51,7 @@ TEST(Plugin, ThatCannotBeUsedSaysWhyByItsFile) {
   EnvConfig missing;
   missing.library = "/nowhere/libnothing.so";
   EXPECT_THAT([&] { make_env(missing, 1); },
-              ThrowsMessage<Error>(HasSubstr("/nowhere/libnothing.so: there is no such library")));
+              ThrowsMessage<IoError>(HasSubstr("/nowhere/libnothing.so: no such file")));
   EnvConfig text;
   text.library = std::string(MSTRAIN_SOURCE_DIR) + "/README.md";
   EXPECT_THAT([&] { make_env(text, 1); },

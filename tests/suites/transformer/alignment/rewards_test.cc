@@ -147,7 +147,7 @@ TEST(RewardLibrary, MistakesNameTheFileAndWhatIsWrong) {
       {"no_function", "its function score is NULL"},
       {"no_name", "it gives no name"},
       {"gives_null", "mstrain_reward() gave NULL"},
-      {"nothing", "there is no such library"},
+      {"nothing", "no such file"},
       {"gives_nan", "faulty gives nan to the answer \"46\" of \"?\""},
       {"leaves_out", "faulty gives nan to the answer \"46\" of \"?\""},
       {"fails", "faulty: score() failed with 3: the judge is asleep"},
@@ -185,7 +185,7 @@ TEST(RewardLibrary, KeysBelongToTheirTypes) {
       HasSubstr("my.yaml:1: objective.grpo.rewards[0]: path belongs to types library and model"));
   EXPECT_THAT(message_for("{type: library}"), HasSubstr("types library and model need path"));
   EXPECT_THAT(message_for("{type: library, path: nowhere.so}"),
-              HasSubstr("nowhere.so: there is no such library"));
+              HasSubstr("nowhere.so: no such file"));
   const YamlNode two = parse_yaml(
       "objective:\n  grpo:\n    rewards:\n      - {type: exact}\n      - {type: regex}\n",
       "my.yaml");
