@@ -28,7 +28,8 @@ bool Reporter::wants(int64_t step, Moment moment) {
 void Reporter::on_state(Trainer& trainer, Moment moment) {
   reported_ = trainer.step();
   ask_ranks();
-  const bool cut_short = evaluation_.evaluates(trainer.step(), Moment::kFinished);
+  const bool cut_short =
+      evaluation_.evaluates(trainer.step(), Moment::kFinished) || trainer.is_interrupted();
   status_ = moment == Moment::kStep                     ? kStatusRunning
             : moment == Moment::kFinished && !cut_short ? kStatusFinished
                                                         : kStatusInterrupted;

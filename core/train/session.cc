@@ -37,6 +37,17 @@ bool has_evaluation(const RunDirectory& directory, int64_t step) {
   return false;
 }
 
+// Whether what one of `callbacks` does after the last step was cut short.
+bool owes_last_visit(const std::vector<Callback*>& callbacks, const ProgressState& progress) {
+  return std::ranges::any_of(callbacks, [&](Callback* callback) {
+    if (const auto saved = progress.callbacks.find(callback->name());
+        saved != progress.callbacks.end()) {
+      callback->restore(*saved);
+    }
+    return callback->wants(progress.step, Moment::kFinished);
+  });
+}
+
 // Monitors watch what the evaluations of this run measure.
 void check_monitors(const TrainConfig& config, const TrainTask& task, const TrainData& data,
                     const YamlNode& tree) {
@@ -165,7 +176,10 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
                                     *key == "patience" ? "raise" : "change", *key);
     return result;
   }
-  if (begin >= config.schedule.total_steps && (!evaluates || has_evaluation(directory, begin))) {
+  const bool owes =
+      previous && begin >= config.schedule.total_steps && owes_last_visit(more, previous->progress);
+  if (begin >= config.schedule.total_steps && !owes &&
+      (!evaluates || has_evaluation(directory, begin))) {
     return result;
   }
   meet(ranks, "start");  // from here on the first rank changes what the others have read
@@ -247,6 +261,9 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
   Evaluation evaluation(run.loss.get(), task, data, config, run.plan.micro, log, progress, stop);
   const bool asynchronous = least(ranks, run.plan.snapshot_bytes > 0 ? 1 : 0, "plan") != 0;
   Saver saver(directory, config, log, asynchronous, begin);
+  if (owes) {
+    saver.save_again();
+  }
   Profiler profiler(directory, config, *run.step, begin, [&](const Context& context) {
     return start.planned_step ? start.planned_step(context, run.plan.micro * config.parallel.copies)
                               : std::nullopt;

@@ -364,8 +364,12 @@ bool Trainer::run(const std::vector<Callback*>& callbacks, const std::atomic<boo
   }
   tell(last);
   agree(false, stop);
-  const bool finished = progress_.step >= total || end_ == End::kFinished;
+  bool finished = progress_.step >= total || end_ == End::kFinished;
+  if (finished && is_interrupted()) {
+    end_.reset();  // no step is left that it could keep from beginning
+  }
   visit(finished ? Moment::kFinished : Moment::kInterrupted);
+  finished = finished && !is_interrupted();
   for (Callback* callback : callbacks_) {
     callback->on_stop(*this);
   }

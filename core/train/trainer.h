@@ -53,8 +53,10 @@ class Trainer {
 
   // What callbacks may do.
   enum class End { kFinished, kInterrupted };
-  // No further step begins; the run ends as after its last step, or as one that was asked to stop. The first call counts.
+  // No further step begins; the run ends as after its last step, or as one that was asked to stop. The first call counts. After the
+  // last step kInterrupted says that what was due then is cut short.
   void end(End how, const std::string& reason);
+  bool is_interrupted() const { return end_ == End::kInterrupted; }  // by a callback
   // Why a callback ended the run; empty: none did.
   const std::string& end_reason() const { return end_reason_; }
   // The rate of later steps is the schedule's times `factor`, but not brought below `lowest` by that.

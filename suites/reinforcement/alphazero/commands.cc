@@ -6,6 +6,7 @@
 #include "core/base/json.h"
 #include "mcts/play/program.h"
 #include "suites/reinforcement/alphazero/match.h"
+#include "suites/reinforcement/alphazero/openings.h"
 #include "suites/reinforcement/run/play.h"
 #include "suites/run/suite.h"
 
@@ -31,6 +32,12 @@ struct Side {
       contestant =
           uct_contestant(game, count_value(option, text.substr(kUct.size()), 2), all_threads());
       return;
+    }
+    if (text.starts_with("uct") && !real_files().exists(text)) {
+      throw ConfigError(
+          fmt::format("{}: {}: a search with N random games for a move is uct:N, "
+                      "as uct:1000, and no run or checkpoint has this name",
+                      option, text));
     }
     agent = load_agent(real_files(), text, all_threads());
     if (agent->game().name() != game.name()) {
@@ -84,6 +91,7 @@ int arena(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop
   if (game.start().players() != 2) {
     throw ConfigError(fmt::format("--game: {} is no game for two", game.name()));
   }
+  check_openings(game, games, "--games");
   const Side first("--a", required(a, "--a WHO"), game, simulations);
   const Side second("--b", required(b, "--b WHO"), game, simulations);
   const MatchResult result =

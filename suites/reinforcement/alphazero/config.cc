@@ -1,7 +1,7 @@
 #include "suites/reinforcement/alphazero/config.h"
 
 #include "core/base/error.h"
-#include "suites/reinforcement/alphazero/board_game.h"
+#include "suites/reinforcement/alphazero/openings.h"
 
 namespace mstrain::alphazero {
 
@@ -55,7 +55,19 @@ Config read_alphazero(const YamlNode& tree) {
                 fmt::format("{} do not divide network.width {}", network.heads, network.width));
   }
   const BoardGame game(config.game, config_where(tree, "game"));
-  if (!config.algorithm.resign.is_word() && game.start().players() != 2) {
+  const bool is_for_two = game.start().players() == 2;
+  if (!is_for_two) {
+    if (find_config(tree, "evaluation") != nullptr && !config.evaluation.interval.is_word()) {
+      config_fail(tree, "evaluation",
+                  fmt::format("matches are of two players, and {} is of one: leave it out; "
+                              "mean_result in the rows says how well it is played",
+                              config.game));
+    }
+    config.evaluation.interval = {};
+  } else if (!config.evaluation.interval.is_word()) {
+    check_openings(game, config.evaluation.games, config_where(tree, "evaluation.games"));
+  }
+  if (!config.algorithm.resign.is_word() && !is_for_two) {
     config_fail(tree, "algorithm.resign",
                 fmt::format("{} is of one player, whom nobody beats", config.game));
   }

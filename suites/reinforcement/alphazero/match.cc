@@ -1,47 +1,16 @@
 #include "suites/reinforcement/alphazero/match.h"
 
-#include <algorithm>
 #include <cmath>
-#include <unordered_set>
 
 #include "core/base/error.h"
 #include "core/train/rank_talk.h"
+#include "suites/reinforcement/alphazero/openings.h"
 #include "suites/reinforcement/alphazero/shared_games.h"
 
 namespace mstrain::alphazero {
 namespace {
 
 constexpr double kNormal95 = 1.959963984540054;
-constexpr size_t kMostOpenings = 100000;  // that are listed
-
-// Without repetition where the game tells equal positions.
-std::vector<AnyGame> one_move_further(const std::vector<AnyGame>& states) {
-  std::vector<AnyGame> out;
-  std::unordered_set<uint64_t> seen;
-  mcts::ActionBuffer legal;
-  for (const AnyGame& state : states) {
-    legal.clear();
-    state.legal(legal);
-    for (const Action action : legal) {
-      AnyGame next = state;
-      next.apply(action);
-      const bool is_new = !state.facts().hash || seen.insert(next.hash()).second;
-      if (next.player() >= 0 && is_new) {
-        out.push_back(std::move(next));
-        if (out.size() == kMostOpenings) {
-          return out;
-        }
-      }
-    }
-  }
-  return out;
-}
-
-void shuffle(std::vector<size_t>& order, mcts::Random& rng) {
-  for (size_t i = order.size(); i > 1; --i) {
-    std::swap(order[i - 1], order[rng.below(static_cast<uint32_t>(i))]);
-  }
-}
 
 // One game of a match.
 struct Board {
@@ -130,31 +99,6 @@ std::optional<double> MatchResult::elo_low() const {
 
 std::optional<double> MatchResult::elo_high() const {
   return elo_of_score(score() + kNormal95 * standard_error());
-}
-
-std::vector<AnyGame> openings(const BoardGame& game, int64_t count, uint64_t seed) {
-  std::vector<AnyGame> all{game.start()};
-  while (static_cast<int64_t>(all.size()) < count && all.size() < kMostOpenings) {
-    std::vector<AnyGame> next = one_move_further(all);
-    if (next.size() <= all.size()) {
-      break;  // the game is small: what there is comes again
-    }
-    all = std::move(next);
-  }
-  mcts::Random rng(seed, 0x6f70656e);
-  std::vector<size_t> order;
-  std::vector<AnyGame> out;
-  while (static_cast<int64_t>(out.size()) < count) {
-    if (order.empty()) {
-      for (size_t i = 0; i < all.size(); ++i) {
-        order.push_back(i);
-      }
-      shuffle(order, rng);
-    }
-    out.push_back(all[order.back()]);
-    order.pop_back();
-  }
-  return out;
 }
 
 MatchResult play_match(const BoardGame& game, Contestant& a, Contestant& b, int64_t games,

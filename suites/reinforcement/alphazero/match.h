@@ -40,12 +40,9 @@ struct MatchResult {
   std::optional<double> elo_high() const;
 };
 
-// `count` positions of one number of moves from the start, the least at which there are so many different ones without
-// an end: drawn by `seed`, each once before any comes again.
-std::vector<AnyGame> openings(const BoardGame& game, int64_t count, uint64_t seed);
-
 // Two games from each opening, with the colours changed: `games` is even. A function of these arguments, whatever the ranks are, which
-// share the games: each of them calls it, and gets the same. Null: there is one. Throws Stopped once `stop` is set on any of them.
+// share the games: each of them calls it, and gets the same. Null: there is one. Throws Stopped once `stop` is set on any of them, Error
+// where the game has too few openings (check_openings()).
 MatchResult play_match(const BoardGame& game, Contestant& a, Contestant& b, int64_t games,
                        uint64_t seed, const std::atomic<bool>& stop, Ranks* ranks = nullptr);
 

@@ -98,8 +98,8 @@ int64_t SelfPlay::steps_between_matches() const {
 }
 
 bool SelfPlay::competes(int64_t step, Moment moment) const {
-  if (config_.evaluation.interval.is_word() || game_.start().players() != 2 || step == 0 ||
-      step == competed_ || moment == Moment::kInterrupted) {
+  if (config_.evaluation.interval.is_word() || step == 0 || step == competed_ ||
+      moment == Moment::kInterrupted) {
     return false;
   }
   return moment == Moment::kFinished || step % steps_between_matches() == 0;
@@ -216,8 +216,10 @@ void SelfPlay::play(Trainer& trainer) {
   const Resignation::Shown& shown = iteration.shown;
   Tally first;
   double positions = 0;
+  double result = 0;  // of the first player, as the game counts
   for (const LearnedGame& game : iteration.games) {
     positions += static_cast<double>(game.moves.size());
+    result += static_cast<double>(game_.results_of(game.result, 0)[0]);
     ++(game.result > 0 ? first.wins : game.result < 0 ? first.losses : first.draws);
   }
   const double entropy = mean_entropy(iteration.games);
@@ -228,8 +230,17 @@ void SelfPlay::play(Trainer& trainer) {
   const auto count = static_cast<double>(algorithm.games);
   note(trainer, "iteration", static_cast<double>(number));
   note(trainer, "game_length", positions / count);
-  note(trainer, "first_player_wins", static_cast<double>(first.wins) / count);
-  note(trainer, "draws", static_cast<double>(first.draws) / count);
+  std::string results;
+  if (game_.start().players() == 2) {
+    note(trainer, "first_player_wins", static_cast<double>(first.wins) / count);
+    note(trainer, "draws", static_cast<double>(first.draws) / count);
+    results = fmt::format("first player {:.0f} % won, {:.0f} % drawn",
+                          100 * static_cast<double>(first.wins) / count,
+                          100 * static_cast<double>(first.draws) / count);
+  } else {
+    note(trainer, "mean_result", result / count);
+    results = fmt::format("mean result {:.3f}", result / count);
+  }
   if (const auto below = resignation_.below()) {
     note(trainer, "resigned", static_cast<double>(shown.given_up) / count);
     note(trainer, "resign_below", *below);
@@ -245,13 +256,11 @@ void SelfPlay::play(Trainer& trainer) {
   trainer.note("evaluator_busy", iteration.busy);
   log_info(
       "iteration {}: {} games of {:.1f} moves in {:.1f} s, {:.0f} positions/s, {:.0f} "
-      "evaluations/s ({:.0f} % kept from before), evaluator busy {:.0f} %; first player {:.0f} % "
-      "won, {:.0f} % drawn",
+      "evaluations/s ({:.0f} % kept from before), evaluator busy {:.0f} %; {}",
       number, algorithm.games, positions / count, iteration.seconds, positions / iteration.seconds,
       iteration.evaluations / iteration.seconds,
       100 * iteration.kept / std::max(1.0, iteration.evaluations + iteration.kept),
-      100 * iteration.busy, 100 * static_cast<double>(first.wins) / count,
-      100 * static_cast<double>(first.draws) / count);
+      100 * iteration.busy, results);
 }
 
 std::string SelfPlay::selves() const { return join_path(directory_, "selves"); }

@@ -41,6 +41,10 @@ class AgentSession {
   void restore(const std::string& folder);
   void open_logs();
   bool is_over() const { return env_steps_ >= total_ || stopped_; }
+  // Its last evaluation, where there are any, is made.
+  bool is_complete() const {
+    return is_over() && (config_.eval.interval.is_word() || evaluated_ == env_steps_);
+  }
   void log_row(const Iteration& iteration, bool last);
   void evaluate_now();
   std::string state() const;

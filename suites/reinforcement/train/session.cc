@@ -83,7 +83,7 @@ Finished AgentSession::run() {
   agent_ = entry.make(config_, request_.tree, world, request_.files);
   if (previous) {
     restore(*previous);
-    if (is_over() && (config_.eval.interval.is_word() || evaluated_ == env_steps_)) {
+    if (is_complete()) {
       return {Outcome::kWasFinished, env_steps_, std::nullopt, stopped_};
     }
     stopped_ = false;
@@ -115,11 +115,11 @@ Finished AgentSession::run() {
     throw;
   }
   line_.reset();
-  report(interrupted_ ? kStatusInterrupted : kStatusFinished,
+  report(is_complete() ? kStatusFinished : kStatusInterrupted,
          stopped_ ? fmt::format("eval.stop_at_return {} is reached", *config_.eval.stop_at_return)
                   : "");
-  return {interrupted_ && !is_over() ? Outcome::kInterrupted : Outcome::kFinished, env_steps_,
-          eval_return_, stopped_};
+  return {is_complete() ? Outcome::kFinished : Outcome::kInterrupted, env_steps_, eval_return_,
+          stopped_};
 }
 
 Finished train_agent(const RunRequest& request, const Config& config, std::shared_ptr<Ranks> ranks,

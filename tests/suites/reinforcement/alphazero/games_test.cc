@@ -9,6 +9,7 @@
 #include "core/tensor/host.h"
 #include "mcts/any_search.h"
 #include "mcts/search/gumbel.h"
+#include "suites/reinforcement/alphazero/openings.h"
 #include "tests/suites/reinforcement/alphazero/small.h"
 
 namespace mstrain::alphazero {
@@ -185,6 +186,27 @@ TEST(AlphaZeroMatches, OpeningsAreDifferentPositionsOfOneLength) {
   }
   EXPECT_EQ(hashes.size(), 49);
   EXPECT_EQ(found.size(), 49);
+}
+
+// Games that are played again would make error bars narrower than what they tell.
+TEST(AlphaZeroMatches, MoreOpeningsThanThereAreAreRefused) {
+  const BoardGame game("tic_tac_toe", "game");
+  // Of six moves: x has 3 of 9 cells, o 3 of 6, neither of them one of the 8 lines, of which 6 pairs are parallel.
+  constexpr int64_t kMost = 84 * 20 - 2 * 8 * 20 + 2 * 6;
+  std::set<uint64_t> hashes;
+  for (const AnyGame& state : openings(game, kMost, 1)) {
+    hashes.insert(state.hash());
+  }
+  EXPECT_EQ(hashes.size(), kMost);
+  EXPECT_THROW(openings(game, kMost + 1, 1), Error);
+  check_openings(game, 2 * kMost, "--games");
+  try {
+    check_openings(game, 2 * kMost + 2, "--games");
+    ADD_FAILURE() << "an opening too many was accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), testing::StartsWith("--games: 2746 games are of 1373 openings"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("at most 2744"));
+  }
 }
 
 TEST(AlphaZeroMatches, EqualPlayersScoreHalf) {

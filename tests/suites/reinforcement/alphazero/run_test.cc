@@ -210,6 +210,44 @@ TEST(AlphaZeroRun, SaysInItsRowsWhatItPlayed) {
   }
 }
 
+TEST(AlphaZeroRun, SaysWhatGamesOfOnePlayerReach) {
+  const TemporaryFolder folder;
+  std::vector<std::string> changes = small_run(folder.path(), 10);
+  changes.back() = "evaluation.interval=none";
+  changes.insert(changes.end(), {"game=peg_solitaire", "algorithm.games=4"});
+  EXPECT_EQ(run_file(kTicTacToe, changes), Outcome::kFinished);
+  const std::vector<Json> rows = read_metrics(real_files(), folder / "metrics.jsonl");
+  ASSERT_TRUE(rows.front().contains("mean_result"));
+  EXPECT_GT(rows.front()["mean_result"], 0);  // of 32 pegs some go, whoever plays
+  EXPECT_LT(rows.front()["mean_result"], 1);
+  for (const char* key : {"first_player_wins", "draws", "match_score"}) {
+    EXPECT_FALSE(rows.front().contains(key)) << key;
+  }
+}
+
+TEST(AlphaZeroRun, AMatchAtTheEndThatIsCutShortIsMadeUpFor) {
+  const TemporaryFolder folder;
+  std::vector<std::string> changes = small_run(folder.path(), 10);
+  changes.emplace_back("evaluation.interval=none");
+  EXPECT_EQ(run_file(kTicTacToe, changes), Outcome::kFinished);
+  changes.back() = "evaluation.interval=1";
+  const auto status = [&] {
+    return Json::parse(real_files().read(folder / "run.json"))["status"].get<std::string>();
+  };
+  const auto matches = [&] {
+    return std::ranges::count_if(read_metrics(real_files(), folder / "metrics.jsonl"),
+                                 [](const Json& row) { return row.contains("match_score"); });
+  };
+  const std::atomic<bool> stop = true;
+  EXPECT_EQ(run_file(kTicTacToe, changes, stop), Outcome::kInterrupted);
+  EXPECT_EQ(status(), "interrupted");
+  EXPECT_EQ(matches(), 0);
+  EXPECT_EQ(run_file(kTicTacToe, changes), Outcome::kFinished);
+  EXPECT_EQ(status(), "finished");
+  EXPECT_EQ(matches(), 1);
+  EXPECT_EQ(run_file(kTicTacToe, changes), Outcome::kWasFinished);
+}
+
 TEST(AlphaZeroRun, LearnsToBeatRandomPlay) {
   const TemporaryFolder folder;
   run_file(kTicTacToe,
@@ -314,6 +352,20 @@ TEST(AlphaZeroCommands, PlayAndArenaUseWhatARunLearned) {
   EXPECT_THAT(with(1, "tictactoe"), testing::HasSubstr("did you mean tic_tac_toe"));
   EXPECT_THAT(with(1, "connect_four"), testing::HasSubstr("plays tic_tac_toe"));
   EXPECT_THAT(with(5, "uct:many"), testing::HasSubstr("--b"));
+  EXPECT_THAT(with(5, "uct"), testing::HasSubstr("as uct:1000"));
+  EXPECT_THAT(with(7, "20000"), testing::HasSubstr("different positions"));
+  const TemporaryFolder empty;
+  for (const auto& [name, arguments] :
+       {std::pair("play", std::vector<std::string>{"--checkpoint", empty.path()}),
+        std::pair("arena", std::vector<std::string>{"--game", "tic_tac_toe", "--a", empty.path(),
+                                                    "--b", "uct:20"})}) {
+    try {
+      printed(name, arguments);
+      ADD_FAILURE() << name << " found a checkpoint in an empty folder";
+    } catch (const IoError& error) {
+      EXPECT_EQ(error.error_number(), ENOENT) << name;  // exit status 2
+    }
+  }
   EXPECT_THAT(with(7, "21"), testing::HasSubstr("even"));
 }
 
@@ -324,6 +376,8 @@ TEST(AlphaZeroRun, BadConfigurationsNameTheKey) {
        {std::pair("game=connect_for", "did you mean connect_four"),
         std::pair("game=kuhn_poker", "hides cards"),
         std::pair("evaluation.games=7", "evaluation.games"),
+        std::pair("evaluation.games=4000", "evaluation.games: 4000 games are of 2000 openings"),
+        std::pair("game=peg_solitaire", "matches are of two players"),
         std::pair("checkpoint.best=eval_loss", "checkpoint.best"),
         std::pair("algorithm.simulation=3", "did you mean algorithm.simulations"),
         std::pair("run.mode=generate", "run.mode"),

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/base/files_fault.h"
+#include "core/base/log.h"
 #include "core/train/report_data.h"
 #include "suites/reinforcement/env/environment.h"
 #include "tests/amount.h"
@@ -14,6 +15,7 @@ namespace mstrain::reinforcement {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using testing::ThrowsMessage;
 
 class AgentRun : public testing::Test {
@@ -144,6 +146,45 @@ TEST_F(AgentRun, StopsWhenAskedToAndGoesOnBitForBit) {
   expect_same_run(folder_ / "straight", folder_ / "stopped");
 }
 
+TEST_F(AgentRun, IsNotFinishedWithoutItsLastEvaluation) {
+  const auto status = [&] {
+    return Json::parse(real_files().read(folder_ / "run/run.json"))["status"].get<std::string>();
+  };
+  const auto evaluations = [&] {
+    return std::ranges::count_if(measured(folder_ / "run"),
+                                 [](const Json& row) { return row.contains("eval_return"); });
+  };
+  run_agent(kSmallPpo, folder_ / "run", {"eval.interval=none"});
+  const std::atomic<bool> stop = true;
+  EXPECT_EQ(run_agent(kSmallPpo, folder_ / "run", {}, real_files(), &stop).outcome,
+            Outcome::kInterrupted);
+  EXPECT_EQ(status(), "interrupted");
+  EXPECT_EQ(evaluations(), 0);
+  EXPECT_EQ(run_agent(kSmallPpo, folder_ / "run").outcome, Outcome::kFinished);
+  EXPECT_EQ(status(), "finished");
+  EXPECT_EQ(evaluations(), 1);
+}
+
+TEST_F(AgentRun, StepsThatAreNeverLearnedFromAreWarnedOf) {
+  const auto said = [&](const std::string& changed) {
+    std::string text;
+    const LogSink before =
+        set_log_sink([&](LogLevel, std::string_view line) { text += std::string(line) + "\n"; });
+    run_agent(
+        "algorithm: {type: dqn, learning_starts: 64, batch_size: 8}\nenvironment: {name: "
+        "cartpole}\n"
+        "network: {hidden: [4]}\nschedule: {total_env_steps: 64}\neval: {interval: none}\n",
+        folder_ / changed, {changed});
+    set_log_sink(before);
+    return text;
+  };
+  EXPECT_THAT(said("algorithm.learning_starts=64"), Not(HasSubstr("learning_starts")));
+  EXPECT_THAT(said("algorithm.learning_starts=65"),
+              HasSubstr("algorithm.learning_starts: 65 steps are more than "
+                        "schedule.total_env_steps 64: the run learns nothing"));
+  EXPECT_THAT(said("algorithm.buffer_size=63"), HasSubstr("algorithm.buffer_size keeps 63"));
+}
+
 TEST_F(AgentRun, RefusesWhatCannotBe) {
   const auto fails = [&](std::vector<std::string> changes, const std::string& message) {
     EXPECT_THAT([&] { run_agent(kSmallPpo, folder_ / "bad", changes); },
@@ -154,6 +195,9 @@ TEST_F(AgentRun, RefusesWhatCannotBe) {
   fails({"environment.name=null"}, "command line: environment.name: is missing");
   fails({"environment.models=/nope"}, "command line: environment.models: cartpole reads none");
   fails({"algorithm.type=pp"}, "did you mean");
+  fails({"algorithm=ppo"}, "algorithm: expected a section with algorithm.type");
+  fails({"environment.name=pendulum", "environment.time_limit=null"},
+        "environment.time_limit: null, and nothing else ends an episode of pendulum");
   fails({"algorithm.minibatches=3"}, "algorithm.minibatches: 3 do not divide algorithm.steps 16");
   fails({"algorithm.minibatches=3", "network.memory=8"},
         "algorithm.minibatches: with network.memory a minibatch has all steps of some rows: 3 do "
