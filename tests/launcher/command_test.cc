@@ -57,7 +57,7 @@ TEST(Command, KeysAreDescribedByTheirDeclarations) {
               AllOf(StartsWith("schedule.type: cosine\n    shape of the learning rate"),
                     HasSubstr("(one of constant, linear, cosine, polynomial, step, wsd, plateau)"),
                     HasSubstr("\nschedule.gamma: 0.1\n"),
-                    HasSubstr("\neval.early_stopping.patience: "), Not(HasSubstr("optimizer."))));
+                    HasSubstr("\neval.early_stopping.patience: "), Not(HasSubstr("\noptimizer."))));
   EXPECT_THAT(run_command({"keys"}).out,
               AllOf(HasSubstr("\ndata.train: required\n"), HasSubstr("\nmodel.type: gpt\n")));
   EXPECT_THAT(run_command({"keys", "algorithm.type=ppo"}).out,

@@ -27,6 +27,7 @@ Config usual_config(const YamlNode& tree) {
   }
   Config config;
   config.algorithm = agent_of(type->text).config();
+  config.algorithm->type = type->text;
   config.optimizer.type = OptimizerType::kAdam;
   config.optimizer.clip_grad = std::nullopt;
   return config;
