@@ -6,8 +6,8 @@
 
 Both search with PUCT and Dirichlet noise, so many simulations a move, with a residual network of 4 blocks of 48 channels that
 has learned nothing yet, and keep what they evaluated. OpenSpiel plays as its own training does, by one process of actor.py's kind
-for each processor, without its learner; mstrain plays an iteration of a run of as many threads. Compiling does not count in
-either. Rounds take turns; the ratio is the median of the rounds' ratios."""
+for each processor, without its learner; mstrain plays an iteration of a run of as many threads, 256 games at once. Compiling
+does not count in OpenSpiel's. Rounds take turns; the ratio is the median of the rounds' ratios."""
 import argparse
 import json
 import os
@@ -77,7 +77,8 @@ def mstrain(args):
             args.program, "--config", ROOT / "configs/alphazero_connect_four.yaml", f"run.output_dir={folder}/run",
             f"run.threads={args.threads}", f"algorithm.threads={args.threads}", "algorithm.search=puct",
             f"algorithm.simulations={args.simulations}", "algorithm.steps=1", f"network.blocks={BLOCKS}", f"network.width={WIDTH}",
-            "schedule.total_steps=2", "schedule.warmup_steps=0", "optimizer.lr=1e-9", "log.interval=1", "evaluation.interval=none"]
+            "algorithm.games=256", "algorithm.parallel_games=256",
+            "schedule.total_steps=1", "schedule.warmup_steps=0", "log.interval=1", "evaluation.interval=none"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         rows = [json.loads(line) for line in open(f"{folder}/run/metrics.jsonl")]
         return [row["self_play_positions_per_second"] for row in rows if "self_play_positions_per_second" in row][-1]
