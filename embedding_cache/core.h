@@ -48,8 +48,8 @@ struct Table {
       tombstones;  // id -> step at which the row was forgotten, later than that of a commit that is kept
   uint64_t learned_step = 0;
   uint64_t last_step = 0;  // of the newest training ticket that has learned or is open
-  bool gave_back =
-      false;  // one that had not learned went since: it may be prefetched again, before those announced
+  // One that had not learned went since: it may be prefetched again, before those announced.
+  bool gave_back = false;
   uint64_t rows = 0;
   uint64_t rows_kept = 0;        // when rows were forgotten last
   std::vector<std::byte> zeros;  // the row of ids without one

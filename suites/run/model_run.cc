@@ -56,9 +56,8 @@ std::string ModelRun::config_json(const Json& source) const {
   if (std::none_of(entry.hf_types.begin(), entry.hf_types.end(),
                    [&](const std::string& name) { return type == name; })) {
     fail(
-        "model.type {}: its network describes itself in config.json by model_type {}, which is "
-        "none "
-        "of those that its entry reads (hf_types): {}",
+        "model.type {}: its network describes itself in config.json by model_type {}, none of "
+        "those that its entry reads (hf_types): {}",
         entry.type, type.dump(), fmt::join(entry.hf_types, ", "));
   }
   if (const FloatType type = train.precision.params; type != FloatType::kFp32) {
