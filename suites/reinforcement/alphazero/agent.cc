@@ -1,7 +1,7 @@
 #include "suites/reinforcement/alphazero/agent.h"
 
 #include "core/base/error.h"
-#include "core/tensor/host.h"
+#include "core/tensor/params_file.h"
 #include "core/train/checkpoint.h"
 #include "suites/run/stored_model.h"
 
@@ -59,19 +59,7 @@ std::unique_ptr<Agent> load_agent(FileSystem& files, const std::string& path, in
 void save_agent(FileSystem& files, const std::string& folder, const AgentConfig& config,
                 const Params& params) {
   create_directories_durably(files, folder);
-  std::vector<StoredTensor> stored;
-  for (size_t i = 0; i < params.size(); ++i) {
-    const Tensor& value = params.tensor(i);
-    stored.push_back({.name = params.name(i), .shape = value.shape(), .value = dense(value)});
-  }
-  const auto named = by_name(stored);
-  AtomicFile file(files, join_path(folder, kModelFile));
-  SafetensorsWriter writer(file, layout_of(stored));
-  for (const TensorEntry& entry : writer.entries()) {
-    writer.append(entry.name, HostRead(named.at(entry.name)->value).bytes());
-  }
-  writer.finish();
-  file.commit();
+  save_params(files, join_path(folder, kModelFile), params);
   write_file_atomic(files, join_path(folder, kAgentFile), to_yaml(write_config(config)));
 }
 
