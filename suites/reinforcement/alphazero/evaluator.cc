@@ -1,9 +1,9 @@
 #include "suites/reinforcement/alphazero/evaluator.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
-#include <ranges>
 
 #include "core/base/error.h"
 #include "core/tensor/host.h"
@@ -11,9 +11,9 @@
 namespace mstrain::alphazero {
 namespace {
 
-// Rows of a program, from large to small. A part of fewer positions is filled up.
-constexpr int64_t kPartSizes[] = {16, 8, 4, 2, 1};
-constexpr int64_t kSmallPart = 4;  // below it a program's own time counts
+// Rows of a program: powers of two. A part of fewer positions is filled up.
+constexpr uint64_t kLargePart = 16;
+constexpr uint64_t kSmallPart = 4;  // below it a program's own time counts
 
 struct Part {
   int64_t begin;
@@ -25,14 +25,11 @@ struct Part {
 std::vector<Part> parts_of(int64_t count) {
   std::vector<Part> parts;
   for (int64_t at = 0; at < count;) {
-    const int64_t left = count - at;
-    const int64_t wanted = std::min(left, std::max(left / 4, kSmallPart));
-    const int64_t rows =
-        left <= kSmallPart
-            ? *std::ranges::find_if(std::views::reverse(kPartSizes),
-                                    [&](int64_t size) { return size >= left; })
-            : *std::ranges::find_if(kPartSizes, [&](int64_t size) { return size <= wanted; });
-    parts.push_back({at, std::min(left, rows), rows});
+    const auto left = static_cast<uint64_t>(count - at);
+    const auto rows = static_cast<int64_t>(
+        left <= kSmallPart ? std::bit_ceil(left)
+                           : std::min(kLargePart, std::bit_floor(std::max(left / 4, kSmallPart))));
+    parts.push_back({at, std::min(count - at, rows), rows});
     at += rows;
   }
   return parts;
@@ -65,7 +62,7 @@ NetworkEvaluator::NetworkEvaluator(const BoardGame& game, const PolicyValueNetwo
     : game_(game), network_(network), pool_(threads - 1) {
   for (int i = 0; i < threads; ++i) {
     workers_.push_back(std::make_unique<Worker>(current_context()));
-    for (const int64_t rows : kPartSizes) {
+    for (uint64_t rows = 1; rows <= kLargePart; rows *= 2) {
       const Forward forward = [this](const Params& p, const Tensor& x_bchw) {
         return network_(p, x_bchw);
       };
