@@ -284,6 +284,24 @@ class Checker {
         }
       }
     }
+    if constexpr (HasCells<S>) {
+      check_cells(state);
+    }
+  }
+
+  // The board says all, both ways, and is what a network sees.
+  void check_cells(const S& state) {
+    const auto size = static_cast<size_t>(S::kObservationSize) / S::kSymbols;
+    std::vector<uint8_t> cells(size);
+    state.cells(cells);
+    std::vector<float> seen(static_cast<size_t>(S::kObservationSize));
+    state.observe(0, std::span(seen));
+    for (size_t i = 0; i < seen.size(); ++i) {
+      EXPECT_EQ(seen[i], cells[i % size] == i / size ? 1.0F : 0.0F) << describe(state);
+    }
+    if (state.player() == 0 || state.player() == kTerminal) {
+      EXPECT_EQ(describe(S::from_cells(cells)), describe(state));
+    }
   }
 
   // A sample that fits what a player saw looks the same to that player, with the same choices.

@@ -31,6 +31,10 @@
 //   Action sample_action(Random& rng) const continuous or huge sets: one legal action (progressive widening calls it)
 //   int kObservationSize; void observe(int player, std::span<float> out) const    network input, written whole
 //   static constexpr std::array<int, 3> kObservationShape   planes, rows and columns of it, where the observation is a board
+//   static constexpr uint32_t kSymbols; void cells(std::span<uint8_t> out) const; static S from_cells(std::span<const uint8_t> cells)
+//                                           where a board is all that there is: which symbol, below kSymbols, stands on each cell of
+//                                           kObservationShape, row by row, and the position in which player 0 is to move (or that is over). observe() is
+//                                           then one-hot: in plane s those cells are 1 that have symbol s. For tables of values (n-tuple networks)
 //   void determinize(int player, Random& rng)      replaces what `player` cannot know by a sample that fits what it saw
 //   uint64_t information_key(int player) const     equal for states that `player` cannot tell apart
 //   std::string action_to_string(Action a) const; Action parse_action(std::string_view text) const   the usual notation;
@@ -211,6 +215,12 @@ template <class S>
 concept HasObserve = requires(const S s, std::span<float> out) {
   { S::kObservationSize } -> std::convertible_to<int>;
   s.observe(0, out);
+};
+template <class S>
+concept HasCells = HasObserve<S> && requires(const S s, std::span<uint8_t> out) {
+  { S::kSymbols } -> std::convertible_to<uint32_t>;
+  s.cells(out);
+  { S::from_cells(std::span<const uint8_t>(out)) } -> std::same_as<S>;
 };
 template <class S>
 concept HasInformation = requires(S s, const S c, Random& rng) {

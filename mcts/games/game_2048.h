@@ -4,6 +4,7 @@
 // "2048 AI", nneonneo/2048-ai). A merge pays the new tile's value / 1024, so that the steps of random play are near one.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -29,6 +30,7 @@ class Game2048 {
   static constexpr int kSymmetries = 8;
   static constexpr int kObservationSize = 16 * 16;
   static constexpr std::array<int, 3> kObservationShape = {16, 4, 4};
+  static constexpr uint32_t kSymbols = 16;  // powers of two, 0: free
   static constexpr float kPoint = 1.0F / 1024;
 
   int player() const { return to_add_ > 0 ? kChance : movable_ ? 0 : kTerminal; }
@@ -95,9 +97,25 @@ class Game2048 {
     return power == 0 ? 0 : 1 << power;
   }
   void observe(int, std::span<float> out) const {  // [power][row][column], one-hot
-    for (uint32_t i = 0; i < 256; ++i) {
-      out[i] = (board_ >> (4 * (i % 16)) & 15) == i / 16 ? 1.0F : 0.0F;
+    std::fill(out.begin(), out.end(), 0.0F);
+    for (uint32_t cell = 0; cell < 16; ++cell) {
+      out[(board_ >> (4 * cell) & 15) * 16 + cell] = 1;
     }
+  }
+  void cells(std::span<uint8_t> out) const {
+    for (uint32_t i = 0; i < 16; ++i) {
+      out[i] = static_cast<uint8_t>(board_ >> (4 * i) & 15);
+    }
+  }
+  static Game2048 from_cells(std::span<const uint8_t> cells) {
+    Game2048 out;
+    out.board_ = 0;
+    out.to_add_ = 0;
+    for (uint32_t i = 0; i < 16; ++i) {
+      out.board_ |= uint64_t{cells[i]} << (4 * i);
+    }
+    out.movable_ = can_move(out.board_);
+    return out;
   }
   Game2048 symmetry(int k) const {
     Game2048 out = *this;

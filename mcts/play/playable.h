@@ -45,7 +45,11 @@ class Playable {
   // What a network sees: planes, rows and columns of a board, or so many numbers, 1 and 1.
   virtual std::array<int, 3> observation_shape() const = 0;
   virtual void observe(const AnyGame& state, int player, std::span<float> out) const = 0;
-  // As the game has them (mcts/game.h); 1 where it has none.
+  // As the game has them (mcts/game.h): symbols() is 0 where a board's cells are not all that there is, and nobody asks for them then.
+  virtual uint32_t symbols() const = 0;
+  virtual void cells(const AnyGame& state, std::span<uint8_t> out) const = 0;
+  virtual AnyGame from_cells(std::span<const uint8_t> cells) const = 0;
+  // As the game has them; 1 where it has none.
   virtual int symmetries() const = 0;
   virtual AnyGame symmetry(const AnyGame& state, int k) const = 0;
   virtual Action symmetry_action(int k, Action action) const = 0;

@@ -99,6 +99,25 @@ class PlayableOf final : public Playable {
   void observe(const AnyGame& state, int player, std::span<float> out) const override {
     inside<S>(state).observe(player, out);
   }
+  uint32_t symbols() const override {
+    if constexpr (HasCells<S>) {
+      return S::kSymbols;
+    } else {
+      return 0;
+    }
+  }
+  void cells(const AnyGame& state, [[maybe_unused]] std::span<uint8_t> out) const override {
+    if constexpr (HasCells<S>) {
+      inside<S>(state).cells(out);
+    }
+  }
+  AnyGame from_cells([[maybe_unused]] std::span<const uint8_t> cells) const override {
+    if constexpr (HasCells<S>) {
+      return any_game(S::from_cells(cells));
+    } else {
+      fail("game: {} has no cells", S::kName);
+    }
+  }
   int symmetries() const override {
     if constexpr (HasSymmetry<S>) {
       return S::kSymmetries;

@@ -55,7 +55,7 @@ void refuse_games(const EnvSpec& env) {
         "environment.name: {} is a game, whose agents take turns or have actions that are not "
         "always legal; algorithm.type alphazero plays games, but for those with chance, hidden "
         "cards "
-        "or rewards on the way, and muzero those of one player",
+        "or rewards on the way, muzero those of one player, and td_afterstate 2048",
         env.name));
   }
 }

@@ -13,14 +13,7 @@ const MuZero& muzero_of(const Config& config) {
 
 void check_muzero(const Config& config, const YamlNode& tree, int64_t ranks) {
   const MuZero& algorithm = muzero_of(config);
-  const Roles roles(config, ranks);
-  if (ranks > 1 && !roles.serves()) {
-    config_fail(tree, "distribution.policy",
-                fmt::format("{} keeps its steps on one rank: expected single, single_learner_fine "
-                            "or env_servers",
-                            algorithm.type));
-  }
-  check_hosts(config, tree, roles);
+  check_one_holder(config, tree, ranks, algorithm.type + " keeps its steps");
   const int64_t least = config.environment.num_envs * (algorithm.unroll + algorithm.n_step + 1);
   if (algorithm.buffer_size < least) {
     config_fail(tree, "algorithm.buffer_size",

@@ -21,6 +21,17 @@ void check_hosts(const Config& config, const YamlNode& tree, const Roles& roles)
   }
 }
 
+void check_one_holder(const Config& config, const YamlNode& tree, int64_t ranks,
+                      const std::string& keeps) {
+  const Roles roles(config, ranks);
+  if (ranks > 1 && !roles.serves()) {
+    config_fail(
+        tree, "distribution.policy",
+        fmt::format("{} on one rank: expected single, single_learner_fine or env_servers", keeps));
+  }
+  check_hosts(config, tree, roles);
+}
+
 PlacedEnvs::PlacedEnvs(const Config& config, const Roles& roles, Communicator* ranks)
     : roles_(roles), ranks_(ranks), plain_(make_env(config.environment.env, 1)) {
   const auto seed = static_cast<uint64_t>(config.run.seed);

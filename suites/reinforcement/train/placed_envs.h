@@ -43,6 +43,11 @@ class PlacedEnvs {
   std::optional<JointEnvs> joint_;
 };
 
+// Throws ConfigError, with the line in `tree`, where not one rank alone chooses all actions; `keeps`: what for, as "dqn keeps its steps".
+// And as check_hosts().
+void check_one_holder(const Config& config, const YamlNode& tree, int64_t ranks,
+                      const std::string& keeps);
+
 // For people: who steps environments, and what goes over the edges to rank 0.
 std::string served_hosts(const Roles& roles);
 std::string served_edges(const EnvSpec& spec, const Roles& roles);

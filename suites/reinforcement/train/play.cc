@@ -51,6 +51,7 @@ std::unique_ptr<VectorEnv> environments_of(FileSystem& files, const std::string&
 int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop) {
   std::optional<std::string> checkpoint;
   std::optional<std::string> gif;
+  std::optional<std::string> simulations;
   int64_t episodes = kEpisodes;
   int64_t seed = 0;
   const std::vector<Option> options{
@@ -60,6 +61,8 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop)
        "how many, side by side (5)"},
       {"--seed", "S", [&](const std::string& text) { seed = integer_value("--seed", text); },
        "of the environments (0)"},
+      text_option("--sims", "N", simulations,
+                  "simulations of a move, of an algorithm that searches (algorithm.simulations)"),
       text_option("--gif", "FILE", gif, "the first episode as a moving picture"),
   };
   if (!parse_options(usage, arguments, options)) {
@@ -73,9 +76,12 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop)
   FileSystem& files = real_files();
   const std::string folder = find_checkpoint(files, required(checkpoint, "--checkpoint DIR"));
   const std::string description = join_path(folder, kPlayedFile);
-  const Config config =
-      read_reinforcement(parse_yaml(files.read(description, 1 << 20), description));
-  const Context context{.threads = 1};
+  YamlNode tree = parse_yaml(files.read(description, 1 << 20), description);
+  if (simulations) {
+    apply_overrides(tree, std::vector{"algorithm.simulations=" + *simulations});
+  }
+  const Config config = read_reinforcement(tree);
+  const Context context{.threads = static_cast<int>(config.run.threads.value_or(1))};
   const ContextScope scope(context);
   const AgentEntry& entry = agent_of(config.algorithm->type);
   const std::unique_ptr<Player> player =
@@ -111,7 +117,7 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop)
 
 void add_play() {
   add_play_kind({kPlayedFile,
-                 {{"play", "--checkpoint DIR [--episodes N] [--seed S] [--gif FILE]",
+                 {{"play", "--checkpoint DIR [--episodes N] [--sims N] [--seed S] [--gif FILE]",
                    "plays episodes with the best action, and tells what they brought"},
                   play}});
 }

@@ -14,6 +14,7 @@
 #include "suites/reinforcement/train/play.h"
 #include "suites/reinforcement/train/session.h"
 #include "suites/reinforcement/train/sweep.h"
+#include "suites/reinforcement/train/td_afterstate_agent.h"
 #include "suites/run/suite.h"
 #include "suites/run/sweep.h"
 
@@ -180,6 +181,9 @@ void add_reinforcement() {
     add_agent(entry);
   }
   for (const AgentEntry& entry : off_policy_agents()) {
+    add_agent(entry);
+  }
+  for (const AgentEntry& entry : td_afterstate_agents()) {
     add_agent(entry);
   }
   for (const AgentEntry& entry : agents()) {
