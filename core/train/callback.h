@@ -25,6 +25,7 @@ struct StepMetrics {
   double lr = 0;
   double seconds = 0;                    // of the step, without evaluation and saving
   int64_t begin = 0;                     // nanoseconds of the steady clock
+  std::vector<Metric> metrics;           // where TrainTask::measures_steps
   std::optional<int64_t> skipped_steps;  // so far, where steps may be skipped
   std::optional<double> loss_scale;      // of this step, where it is dynamic
   std::vector<double> layer_norms;       // of the gradient of each parameter, where log.layers asks

@@ -124,7 +124,7 @@ GradientProgram::GradientProgram(const TrainTask& task, const TrainConfig& confi
             {{samples.begin(), samples.end()}, rest[0]}));
       },
       &captures_);
-  graph_ = parts.divided(graph_, {weights(), batch.size(), micro}, kLossResults);
+  graph_ = parts.divided(graph_, {weights(), batch.size(), micro}, sums());
 }
 
 LossAndGradient GradientProgram::traced(const GradientState& state, const MicroBatch& micro) const {
@@ -146,30 +146,34 @@ LossAndGradient GradientProgram::traced(const GradientState& state, const MicroB
         for (size_t i = 0; i < looked.size(); ++i) {
           samples[task_.looked_up[i]] = looked[i];
         }
-        const auto loss_of = in_precision(
-            precision_.param_dtype(), [&](const Params& trained, const Params& others) -> Sum {
+        const auto sums_of = in_precision(
+            precision_.param_dtype(), [&](const Params& trained, const Params& others) -> TaskSums {
               const FollowScope follows;
-              Sum loss = task_.sums(joined(trained, others), samples).loss;
-              loss.sum = follows.with_pulls(loss.sum, loss.count);
-              return loss;
+              TaskSums found = task_.sums(joined(trained, others), samples);
+              found.loss.sum = follows.with_pulls(found.loss.sum, found.loss.count);
+              found.metrics.resize(metrics());
+              found.scores.clear();
+              return found;
             });
-        const Sum loss = float8_.empty()
-                             ? loss_of(params, state.frozen)
-                             : in_float8(loss_of, {float8_, magnitudes, precision_.fp8_margin})(
-                                   params, state.frozen);
-        const Tensor scaled = loss.sum * unit_;
-        return std::pair(state.loss_scale.defined() ? scaled * state.loss_scale : scaled, loss);
+        const TaskSums found =
+            float8_.empty() ? sums_of(params, state.frozen)
+                            : in_float8(sums_of, {float8_, magnitudes, precision_.fp8_margin})(
+                                  params, state.frozen);
+        const Tensor scaled = found.loss.sum * unit_;
+        return std::pair(state.loss_scale.defined() ? scaled * state.loss_scale : scaled, found);
       })(state.params, rows, expected);
+  const TaskSums& found = result.second;
   auto& [gradient, looked_up, magnitudes] = gradients;
   if (!is_part_) {
-    return {result.second, gradient, looked_up, magnitudes};
+    return {found.loss, found.metrics, gradient, looked_up, magnitudes};
   }
   gradient = apart(std::move(gradient));
   for (Tensor& value : looked_up) {
     value = apart(value);
   }
-  return {result.second, sums_in_own_type() ? gradient : cast_params(gradient, Dtype::kF32),
-          looked_up, magnitudes};
+  return {found.loss, found.metrics,
+          sums_in_own_type() ? gradient : cast_params(gradient, Dtype::kF32), looked_up,
+          magnitudes};
 }
 
 Tensors GradientProgram::inputs(const GradientState& state, const MicroBatch& micro) const {
@@ -197,6 +201,7 @@ Tensors GradientProgram::inputs(const GradientState& state, const MicroBatch& mi
 
 LossAndGradient GradientProgram::result(Tensors outputs) const {
   const LossAndGradient form{{},
+                             std::vector<Sum>(metrics()),
                              named_params(task_.parameters),
                              Tensors(task_.looked_up.size()),
                              Tensors(3 * float8_.size())};

@@ -11,13 +11,15 @@ namespace mstrain {
 
 struct LossAndGradient {
   Sum loss;
-  Params gradient;
+  std::vector<Sum> metrics = {};  // where TrainTask::measures_steps
+  Params gradient = {};
   Tensors looked_up = {};   // gradients of TrainTask::looked_up, sample by sample
   Tensors magnitudes = {};  // f32 [micro-batches, weights, 3], where products are in fp8
 
   template <class V>
   void fields(V& v) {
     v("loss", loss);
+    v("metrics", metrics);
     v("gradient", gradient);
     v("looked_up", looked_up);
     v("magnitudes", magnitudes);
@@ -55,9 +57,10 @@ class GradientProgram {
   // In the trace of the caller, or eagerly.
   LossAndGradient operator()(const GradientState& state, const MicroBatch& micro) const;
 
-  static constexpr int kLossResults = 2;  // outputs before the gradients
+  size_t metrics() const { return task_.measures_steps ? task_.metrics.size() : 0; }
+  size_t sums() const { return 2 * (1 + metrics()); }  // outputs before the gradients
   // Null in eager execution. Its inputs are, in this order: parameters, frozen weights, the tensors of the batch (of a rank), the rows, the
-  // step key, the loss scale and the magnitudes where there are any, captures(). Its outputs: the sum of the loss, its count, the gradients of
+  // step key, the loss scale and the magnitudes where there are any, captures(). Its outputs: the sum of the loss, its count, those of the metrics, the gradients of
   // the parameters and of TrainTask::looked_up, and three magnitudes for each of float8_weights().
   const GraphPtr& graph() const { return graph_; }
   const Tensors& captures() const { return captures_; }

@@ -9,16 +9,18 @@
 #include "core/base/log.h"
 
 namespace mstrain {
-namespace {
 
-const MetricKind* find_kind(std::string_view full_name) {
+const MetricKind* find_metric_kind(std::string_view full_name) {
   const std::string_view name = full_name.substr(0, full_name.find('/'));
   const auto* const found = std::find_if(std::begin(kMetricKinds), std::end(kMetricKinds),
                                          [&](const MetricKind& kind) { return kind.name == name; });
   return found == std::end(kMetricKinds) ? nullptr : found;
 }
 
-}  // namespace
+std::string_view name_of_steps(const MetricKind& kind) {
+  constexpr std::string_view kHeldOut = "eval_";
+  return std::string_view(kind.name).substr(kHeldOut.size());
+}
 
 std::string of_set(std::string_view name, std::string_view set) {
   return set.empty() ? std::string(name) : fmt::format("{}/{}", name, set);
@@ -29,7 +31,7 @@ std::string Metric::name() const { return of_set(kind->name, set); }
 Monitor::Monitor(std::string name, MonitorMode mode, double min_delta)
     : name_(std::move(name)), larger_(mode == MonitorMode::kMax), min_delta_(min_delta) {
   if (mode == MonitorMode::kAuto) {
-    const MetricKind* const kind = find_kind(name_);
+    const MetricKind* const kind = find_metric_kind(name_);
     check(kind != nullptr, "there is no metric {}", name_);
     larger_ = kind->larger_is_better;
   }
@@ -59,7 +61,7 @@ bool Monitor::better(double value, const std::optional<double>& best) const {
 }
 
 void check_monitor(const YamlNode& tree, std::string_view key, const std::string& name) {
-  if (find_kind(name) != nullptr) {
+  if (find_metric_kind(name) != nullptr) {
     return;
   }
   std::vector<std::string> names;
@@ -67,8 +69,9 @@ void check_monitor(const YamlNode& tree, std::string_view key, const std::string
     names.emplace_back(kind.name);
   }
   const std::string full = "eval_" + name;
-  const std::string near = find_kind(full) != nullptr ? fmt::format("; did you mean {}?", full)
-                                                      : did_you_mean(name, names);
+  const std::string near = find_metric_kind(full) != nullptr
+                               ? fmt::format("; did you mean {}?", full)
+                               : did_you_mean(name, names);
   config_fail(tree, key,
               fmt::format("'{}' is no metric of an evaluation{}", name,
                           near.empty() ? ", as eval_loss is" : near));

@@ -46,6 +46,11 @@ inline constexpr MetricKind kMetricKinds[] = {
     {kEvalNormalizedEntropy, "eval/normalized_entropy", "normalized entropy", false},
     {kEvalCalibration, "eval/calibration", "calibration", false}};
 
+// By its name; null where there is none. Behind a '/' a set of held-out data may stand.
+const MetricKind* find_metric_kind(std::string_view name);
+// What rows of steps call it: "margin" for "eval_margin".
+std::string_view name_of_steps(const MetricKind& kind);
+
 struct Metric {
   const MetricKind* kind;
   double value = 0;

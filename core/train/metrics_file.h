@@ -1,7 +1,8 @@
 // metrics.jsonl: what a run measured, one JSON object a line, in the order of steps.
 // Training rows have step, loss, lr, grad_norm, tokens_per_second (images_per_second and so on, by the task's unit), step_seconds,
 // busy_processors, resident_bytes and time (seconds since 1970);
-// with what callbacks noted (Trainer::note); with skipped_steps where steps may be skipped; evaluation rows have step, eval_loss and what else is measured
+// with what callbacks noted (Trainer::note); with the task's metrics of that step, as accuracy and margin, where it measures steps;
+// with skipped_steps where steps may be skipped; evaluation rows have step, eval_loss and what else is measured
 // (kMetricKinds), eval_predictions (over how many they are means), the same for each set of held-out data with a name
 // (eval_loss/web), eval_seconds, time and perhaps samples. Samples between evaluations are rows of their own.
 #pragma once

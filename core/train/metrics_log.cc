@@ -1,6 +1,7 @@
 #include "core/train/metrics_log.h"
 
 #include <chrono>
+#include <cmath>
 
 #include "core/base/log.h"
 #include "core/train/machine.h"
@@ -99,6 +100,13 @@ void MetricsLog::write(Trainer& trainer, const StepMetrics& metrics) {
   OrderedJson row{{"step", metrics.step}, {"loss", metrics.loss},
                   {"lr", metrics.lr},     {"grad_norm", metrics.grad_norm},
                   {rate_key, rate},       {"step_seconds", seconds_ / steps}};
+  for (const Metric& metric : metrics.metrics) {
+    if (std::isfinite(metric.value)) {  // a mean over none is left out
+      const std::string name(name_of_steps(*metric.kind));
+      row[name] = metric.value;
+      events_.scalar("train/" + name, metric.value, metrics.step, now);
+    }
+  }
   if (metrics.skipped_steps) {
     row["skipped_steps"] = *metrics.skipped_steps;
     events_.scalar("train/skipped_steps", static_cast<double>(*metrics.skipped_steps), metrics.step,

@@ -248,10 +248,13 @@ OrderedJson run_data(FileSystem& files, const std::string& directory) {
   const auto unit = run.find("unit");
   const bool is_named = unit != run.end() && unit->is_string();
   const std::string rate_key = per_second(is_named ? unit->get<std::string>() : "token");
-  OrderedJson train = columns(
-      training, {"step", "loss", "lr", "grad_norm", rate_key, "step_seconds", kBusyProcessors,
-                 kResidentBytes, "episode_return", "episode_length", "entropy", "kl",
-                 "evaluator_busy", "replay_age", "game_length", "policy_entropy", "reward"});
+  OrderedJson train = columns(training, {"step",           "loss",          "lr",
+                                         "grad_norm",      rate_key,        "step_seconds",
+                                         kBusyProcessors,  kResidentBytes,  "episode_return",
+                                         "episode_length", "entropy",       "kl",
+                                         "evaluator_busy", "replay_age",    "game_length",
+                                         "policy_entropy", "reward",        "accuracy",
+                                         "margin",         "chosen_reward", "rejected_reward"});
   train["rate"] = train[rate_key];  // whatever its unit
   OrderedJson parts = columns(training, parts_in(training));
   const std::optional<ProfileSummary> profile = read_profile(files, at(kProfileFile));

@@ -247,6 +247,10 @@ StepResult StepProgram::step(const Arguments& arguments) const {
     }
     return optimizer;
   };
+  Tensors metrics;
+  for (const Sum& metric : sum.metrics) {
+    metrics.push_back(cast(metric.sum, Dtype::kF32) / cast(metric.count, Dtype::kF32));
+  }
   TrainState next;
   std::tie(next.params, next.optimizer) =
       optimizer_.update(gathers ? in_parts(own(state.params), shards_) : own(state.params),
@@ -271,6 +275,7 @@ StepResult StepProgram::step(const Arguments& arguments) const {
                     .loss_scale = {},
                     .layer_norms = layer_norms,
                     .looked_up = std::move(looked_up),
+                    .metrics = std::move(metrics),
                     .is_applied = {}};
   if (may_skip_ && !task_.looked_up.empty()) {
     result.is_applied = {control.apply};

@@ -36,6 +36,7 @@ struct StepResult {
       layer_norms;  // [] each: of the parameters' gradients, in their order, where log.layers asks for them
   Tensors
       looked_up;  // gradients of TrainTask::looked_up, of the mean loss, neither clipped nor scaled
+  Tensors metrics;  // f32 []: means of TrainTask::metrics, where it measures steps; NaN over none
   Tensors is_applied;  // bool []: whether an update was made, where steps may be skipped
 
   template <class V>
@@ -46,6 +47,7 @@ struct StepResult {
     v("loss_scale", loss_scale);
     v("layer_norms", layer_norms);
     v("looked_up", looked_up);
+    v("metrics", metrics);
     v("is_applied", is_applied);
   }
 };
@@ -198,8 +200,12 @@ class StepProgram {
 
   // Pipelines.
   void make_pipeline(const TrainConfig& config, const CompileOptions& options);
-  bool is_magnitude(int result) const;  // of the gradient program
-  int maker(size_t parameter) const;    // the stage that sums up its gradient
+  // Results of the gradient program: sums, gradients of parameters, magnitudes.
+  bool is_sum(int result) const;
+  bool is_magnitude(int result) const;
+  size_t parameter_of(int result) const;
+  size_t result_of(size_t parameter) const;
+  int maker(size_t parameter) const;  // the stage that sums up its gradient
   bool is_here(size_t parameter) const;
   // Of `params`, those that the rank has, or updates.
   Params of_stage(const Params& params) const;
@@ -209,7 +215,7 @@ class StepProgram {
   Tensors pipeline_sums(const TrainState& state, const Params& frozen, const Tensors& batch,
                         const Tensors& scalars) const;
   LossAndGradient of_own_stage(std::span<const Tensor> sums) const;
-  // Makes `sum.loss` and `sum.magnitudes` known to all stages, and the squares of all parameters.
+  // Makes the loss, the metrics and `sum.magnitudes` known to all stages, and the squares of all parameters.
   Tensors squares_of_all_stages(LossAndGradient& sum) const;
   // Gives the stages that read a parameter of another one its new value.
   void send_copies(Params& params) const;

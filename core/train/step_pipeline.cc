@@ -14,10 +14,6 @@
 namespace mstrain {
 namespace {
 
-size_t parameter_of(int result) {
-  return static_cast<size_t>(result - GradientProgram::kLossResults);
-}
-
 // Values of which the last are magnitudes: of these the largest counts.
 SumRule with_largest(const SumRule& sums, size_t magnitudes) {
   return {[=](std::span<const TensorType> values) {
@@ -34,8 +30,6 @@ SumRule with_largest(const SumRule& sums, size_t magnitudes) {
             return out;
           }};
 }
-
-size_t result_of(size_t parameter) { return parameter + GradientProgram::kLossResults; }
 
 Elements elements_of(const std::byte* data, const TensorType& type) {
   return {const_cast<std::byte*>(data), type.elements(), type.dtype};
@@ -64,7 +58,7 @@ void StepProgram::make_pipeline(const TrainConfig& config, const CompileOptions&
     std::vector<const Shard*> shards;
     for (const int result : group.results) {
       if (!is_magnitude(result)) {
-        shards.push_back(result < GradientProgram::kLossResults
+        shards.push_back(is_sum(result)
                              ? nullptr
                              : find_shard(cut_, task_.parameters[parameter_of(result)].name));
       }
@@ -86,6 +80,16 @@ void StepProgram::make_pipeline(const TrainConfig& config, const CompileOptions&
       *gradient,
       Pipeline::Inputs{gradient_.weights(), gradient_.batch_tensors(), static_cast<int>(copies_)},
       schedule, first, static_cast<int>(stage_), options, rule_of);
+}
+
+size_t StepProgram::result_of(size_t parameter) const { return parameter + gradient_.sums(); }
+
+size_t StepProgram::parameter_of(int result) const {
+  return static_cast<size_t>(result) - gradient_.sums();
+}
+
+bool StepProgram::is_sum(int result) const {
+  return static_cast<size_t>(result) < gradient_.sums();
 }
 
 bool StepProgram::is_magnitude(int result) const {
@@ -159,6 +163,7 @@ Tensors StepProgram::pipeline_sums(const TrainState& state, const Params& frozen
 
 LossAndGradient StepProgram::of_own_stage(std::span<const Tensor> sums) const {
   LossAndGradient out;
+  out.metrics.resize(gradient_.metrics());
   out.magnitudes.resize(3 * gradient_.float8_weights().size());
   for (size_t g = 0; g < group_sums_.size(); ++g) {
     const Pipeline::Group& group = pipeline_->groups()[g];
@@ -176,10 +181,11 @@ LossAndGradient StepProgram::of_own_stage(std::span<const Tensor> sums) const {
       if (is_magnitude(result)) {
         out.magnitudes[static_cast<size_t>(result) - result_of(task_.parameters.size())] =
             values[i];
-      } else if (result >= GradientProgram::kLossResults) {
-        out.gradient.set(task_.parameters[parameter_of(result)].name, values[i]);
+      } else if (is_sum(result)) {
+        Sum& sum = result < 2 ? out.loss : out.metrics[static_cast<size_t>(result) / 2 - 1];
+        (result % 2 == 0 ? sum.sum : sum.count) = values[i];
       } else {
-        (result == 0 ? out.loss.sum : out.loss.count) = values[i];
+        out.gradient.set(task_.parameters[parameter_of(result)].name, values[i]);
       }
     }
   }
@@ -206,6 +212,10 @@ Tensors StepProgram::squares_of_all_stages(LossAndGradient& sum) const {
   };
   add(sum.loss.sum, type_of(0));
   add(sum.loss.count, type_of(1));
+  for (size_t i = 0; i < sum.metrics.size(); ++i) {
+    add(sum.metrics[i].sum, type_of(2 * i + 2));
+    add(sum.metrics[i].count, type_of(2 * i + 3));
+  }
   for (size_t i = 0; i < task_.parameters.size(); ++i) {
     const Tensor* const own = own_squares.find(task_.parameters[i].name);
     add(own == nullptr ? Tensor() : *own,
@@ -219,7 +229,10 @@ Tensors StepProgram::squares_of_all_stages(LossAndGradient& sum) const {
     numbers[i] = cast(select(all, 0, static_cast<int64_t>(i)), types[i]);
   }
   sum.loss = {numbers[0], numbers[1]};
-  const auto squares_begin = numbers.begin() + GradientProgram::kLossResults;
+  for (size_t i = 0; i < sum.metrics.size(); ++i) {
+    sum.metrics[i] = {numbers[2 * i + 2], numbers[2 * i + 3]};
+  }
+  const auto squares_begin = numbers.begin() + static_cast<ptrdiff_t>(gradient_.sums());
   const auto squares_end = numbers.end() - static_cast<ptrdiff_t>(sum.magnitudes.size());
   if (!sum.magnitudes.empty()) {
     sum.magnitudes = {magnitudes_of({squares_end, numbers.end()})};

@@ -107,7 +107,7 @@ LossAndGradient StepProgram::summed_over_ranks(const F& one, const MicroBatch& a
   for (const Value& value : outputs.first(outputs.size() - apart)) {
     values.push_back(recorded.program->type(value));
   }
-  std::vector<const Shard*> shards(GradientProgram::kLossResults, nullptr);
+  std::vector<const Shard*> shards(gradient_.sums(), nullptr);
   for (const ParamSpec& spec : task_.parameters) {
     shards.push_back(find_shard(cut_, spec.name));
   }

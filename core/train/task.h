@@ -79,8 +79,9 @@ struct TrainTask {
   // does.
   int64_t positions_inside = 0;
   std::vector<std::string> metrics;  // of kMetricKinds: what sums() gives besides the loss
-  bool has_scores = false;           // sums() gives them: evaluations rank the samples
-  bool has_groups = false;           // and rank those of each group
+  bool measures_steps = false;  // steps have the metrics, too: they cost little beside the loss
+  bool has_scores = false;      // sums() gives them: evaluations rank the samples
+  bool has_groups = false;      // and rank those of each group
 
   // Tensors of a batch, by their places in it, that hold rows of tables outside the state of a step: floating, and in the loss.
   // The step gives their gradients to BatchStream::learn.

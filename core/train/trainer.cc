@@ -49,6 +49,7 @@ struct Trainer::Pending {
   Tensor grad_norm;
   Tensors loss_scale;
   Tensors layer_norms;
+  Tensors measured;
   Clock::time_point begin = Clock::now();
 };
 
@@ -264,6 +265,7 @@ void Trainer::advance(Pending& pending) {
   pending.grad_norm = std::move(result.grad_norm);
   pending.loss_scale = std::move(result.loss_scale);
   pending.layer_norms = std::move(result.layer_norms);
+  pending.measured = std::move(result.metrics);
   pending.metrics.step = ++progress_.step;
   progress_.samples = batches_->samples();
 }
@@ -284,6 +286,11 @@ void Trainer::tell(Pending& pending) {
     metrics.layer_norms.push_back(item(norm));
   }
   pending.layer_norms.clear();
+  for (size_t i = 0; i < pending.measured.size(); ++i) {
+    metrics.metrics.push_back(
+        {.kind = find_metric_kind(task_.metrics[i]), .value = item(pending.measured[i])});
+  }
+  pending.measured.clear();
   guard_.observe(metrics.step, metrics.loss, metrics.grad_norm, metrics.loss_scale);
   if (config_.optimizer.may_skip() || metrics.loss_scale) {
     metrics.skipped_steps = guard_.skipped();

@@ -137,6 +137,7 @@ TrainTask preference_task(const Network& network, std::shared_ptr<const CausalMo
     return sums_of_pairs(batch[1], loss_b, chosen_b * objective.beta, rejected_b * objective.beta);
   };
   task.metrics = {kEvalAccuracy, kEvalMargin, kEvalChosenReward, kEvalRejectedReward};
+  task.measures_steps = true;
   task.units = {"token", 2 * seq};
   return task;
 }
@@ -173,6 +174,7 @@ TrainTask judged_task(const Network& network, std::shared_ptr<const CausalModel>
                      {sum(where(is_unwanted, reward_b, 0)), count(is_unwanted)}}};
   };
   task.metrics = {kEvalAccuracy, kEvalChosenReward, kEvalRejectedReward};
+  task.measures_steps = true;
   task.units = {"token", seq};
   return task;
 }
@@ -195,6 +197,7 @@ TrainTask scored_task(const Network& network, std::shared_ptr<const CausalModel>
     return sums_of_pairs(batch[1], loss_b, chosen_b, rejected_b);
   };
   task.metrics = {kEvalAccuracy, kEvalMargin, kEvalChosenReward, kEvalRejectedReward};
+  task.measures_steps = true;
   task.units = {"token", 2 * seq};
   return task;
 }

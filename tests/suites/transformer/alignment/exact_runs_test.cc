@@ -93,14 +93,17 @@ class GroupsOnRanks : public AnswerRuns {
                 "", 6);
   }
   void run_on_ranks(const YamlNode& config, std::string_view axis) {
-    run_ranks({{{std::string(kDataAxis), 1}, {std::string(axis), 2}}},
-              [&](std::shared_ptr<Ranks> ranks) {
-                std::FILE* const out = std::tmpfile();
-                RunRequest request{real_files(), config, stop_, out, {}};
-                request.start.ranks = std::move(ranks);
-                EXPECT_EQ(run(request), Outcome::kFinished);
-                std::fclose(out);
-              });
+    std::vector<MeshAxis> axes{{std::string(axis), 2}};
+    if (axis != kDataAxis) {
+      axes.insert(axes.begin(), {std::string(kDataAxis), 1});
+    }
+    run_ranks({axes}, [&](std::shared_ptr<Ranks> ranks) {
+      std::FILE* const out = std::tmpfile();
+      RunRequest request{real_files(), config, stop_, out, {}};
+      request.start.ranks = std::move(ranks);
+      EXPECT_EQ(run(request), Outcome::kFinished);
+      std::fclose(out);
+    });
   }
   // Gives the metrics of two ranks.
   std::vector<Json> learn_alike(const YamlNode& shared, std::string_view axis) {
@@ -125,6 +128,28 @@ TEST_F(GroupsOnRanks, ThatShareSequencesWriteExactlyAndLearnAlike) {
   const std::vector<double> most = of(learn_alike(config, kContextAxis), "mismatch_max");
   EXPECT_GE(most.size(), 3U);
   EXPECT_EQ(most, std::vector<double>(most.size(), 0.0));
+}
+
+// What steps of preferences measure besides their loss.
+TEST_F(GroupsOnRanks, MeasureTheSame) {
+  const auto config_of = [&](const std::string& name) {
+    return tree(name, "type: dpo, beta: 0.5", "", 4);
+  };
+  const std::vector<Json> alone = train(config_of("alone"));
+  for (const std::string_view axis : {kDataAxis, kTensorAxis, kContextAxis}) {
+    const std::string name(axis);
+    YamlNode config = config_of(name);
+    set_config(config, "parallel." + name, YamlNode::scalar("2"));
+    run_on_ranks(config, axis);
+    const std::vector<Json> rows = read_metrics(real_files(), folder_ / name + "/metrics.jsonl");
+    for (const char* key : {"accuracy", "margin", "chosen_reward", "rejected_reward"}) {
+      const std::vector<double> expected = of(alone, key);
+      ASSERT_EQ(of(rows, key).size(), 4U) << name;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_NEAR(of(rows, key)[i], expected[i], 1e-4) << name << " " << key;
+      }
+    }
+  }
 }
 
 TEST_F(GroupsOnRanks, ThatShareLayersLearnAlike) {

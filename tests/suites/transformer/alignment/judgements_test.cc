@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <numeric>
 
 #include "core/ops/build.h"
@@ -202,6 +203,7 @@ TEST_F(JudgedRuns, LabelsSayTheSameAsPairs) {
 // The point is a mean over the batch, and so nothing changes with how a step computes it.
 TEST_F(JudgedRuns, MicroBatchesAgree) {
   std::vector<std::vector<double>> losses;
+  std::map<std::string, std::vector<std::vector<double>>> measures;
   for (const char* micro : {"1", "2", "6"}) {
     YamlNode config = judged(std::string("micro") + micro, "type: kto, beta: 0.5", "", 20);
     YamlNode size = *config.find("batch")->find("global");
@@ -209,12 +211,22 @@ TEST_F(JudgedRuns, MicroBatchesAgree) {
     config.find("batch")->add("micro", size);
     const std::vector<Json> rows = train(config);
     losses.push_back(of(rows, "loss"));
+    for (const char* key : {"accuracy", "chosen_reward", "rejected_reward"}) {
+      measures[key].push_back(of(rows, key));
+    }
     const std::vector<double> points = of(rows, "reference_point");
     EXPECT_GT(*std::ranges::max_element(points), 0) << micro;
   }
   for (size_t i = 0; i < losses[0].size(); ++i) {
     EXPECT_NEAR(losses[1][i], losses[0][i], 2e-5);
     EXPECT_NEAR(losses[2][i], losses[0][i], 2e-5);
+  }
+  for (const auto& [key, found] : measures) {
+    ASSERT_FALSE(found[0].empty()) << key;
+    for (size_t i = 0; i < found[0].size(); ++i) {
+      EXPECT_NEAR(found[1].at(i), found[0][i], 2e-4) << key;
+      EXPECT_NEAR(found[2].at(i), found[0][i], 2e-4) << key;
+    }
   }
 }
 

@@ -266,6 +266,36 @@ TEST_F(AnswerRuns, PreferencesBeginUndecidedAndAreLearnt) {
     EXPECT_NEAR(losses.front(), std::log(2.0), 1e-6);
     EXPECT_LT(losses.back(), 0.6 * losses.front()) << lora;
     EXPECT_EQ(of(rows, "eval_accuracy").back(), 1);
+    // Of each step's own pairs: nothing is preferred at first.
+    const std::vector<double> margins = of(rows, "margin");
+    ASSERT_EQ(margins.size(), losses.size());
+    EXPECT_NEAR(margins.front(), 0, 1e-6);
+    EXPECT_EQ(of(rows, "accuracy").back(), 1);
+    for (size_t i = 0; i < margins.size(); ++i) {
+      const double apart = of(rows, "chosen_reward")[i] - of(rows, "rejected_reward")[i];
+      EXPECT_NEAR(margins[i], apart, 1e-5);
+      EXPECT_GE(losses[i] + 1e-6, std::log1p(std::exp(-margins[i])));  // by Jensen
+    }
+  }
+}
+
+// Sums and counts over micro-batches.
+TEST_F(AnswerRuns, StepsMeasureTheSameHoweverTheyAreComputed) {
+  const auto rows_of = [&](const std::string& name, const std::string& change) {
+    YamlNode config = tree(name, "type: dpo, beta: 0.5", "", 4);
+    apply_overrides(config, std::vector<std::string>{change});
+    return train(config);
+  };
+  const std::vector<Json> whole = rows_of("whole", "batch.micro=6");
+  const std::vector<Json> parts = rows_of("parts", "batch.micro=1");
+  const std::vector<Json> eager = rows_of("eager", "run.execution=eager");
+  for (const char* key : {"accuracy", "margin", "chosen_reward", "rejected_reward"}) {
+    const std::vector<double> expected = of(whole, key);
+    ASSERT_EQ(expected.size(), 4U) << key;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_NEAR(of(parts, key)[i], expected[i], 1e-4) << key;
+      EXPECT_NEAR(of(eager, key)[i], expected[i], 1e-4) << key;
+    }
   }
 }
 
