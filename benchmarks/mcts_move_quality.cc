@@ -1,5 +1,6 @@
 // How good the moves of connect four's UCT are, against a solver: random open positions (uniformly random play that no one
-// has won), one rollout for each leaf, uct_c 2, solver off. Or those of a run of alphazero, where one is named.
+// has won), one rollout for each leaf, uct_c 2, solver off. Or those of a run of alphazero by
+// both searches, where one is named.
 //
 //   mcts_move_quality [positions=400] [seed=1] [run]
 //
@@ -134,7 +135,14 @@ void measure_agent(const std::vector<Judged>& set, alphazero::Agent& agent, uint
     states.push_back(any_game(j.state));
     seeds.push_back(Random(seed, states.size()).next_u64());
   }
-  for (const int64_t sims : {2, 16, 100, 400}) {
+  std::vector<std::pair<alphazero::SearchKind, int64_t>> kinds;
+  for (const auto kind : {alphazero::SearchKind::kGumbel, alphazero::SearchKind::kPuct}) {
+    for (const int64_t sims : {2, 16, 100, 400}) {
+      kinds.emplace_back(kind, sims);
+    }
+  }
+  for (const auto& [kind, sims] : kinds) {
+    agent.search_by(kind);
     const auto player =
         alphazero::network_contestant("run", agent.config(), agent.evaluator(), sims);
     Answers out;

@@ -24,7 +24,15 @@ mcts::SearchConfig AgentConfig::search_config() const {
   return {.puct_c = puct_c,
           .gumbel_considered = gumbel_considered,
           .discount = discount,
+          .solve = search == SearchKind::kPuct && discount == 1,
           .memory_limit = int64_t{1} << 28};
+}
+
+void AgentConfig::search_by(SearchKind kind) {
+  search = kind;
+  if (kind == SearchKind::kPuct) {
+    discount = 1;  // what is proven needs no haste
+  }
 }
 
 Agent::Agent(const AgentConfig& config, Params params, int threads, int64_t cache)

@@ -35,8 +35,10 @@ struct AgentConfig {
     v("network", network, "its network");
   }
 
-  // Of a search that plays to win: without noise.
+  // Of a search that plays to win: without noise, and proving results where the search can.
   mcts::SearchConfig search_config() const;
+  // The same network by this search.
+  void search_by(SearchKind kind);
 };
 
 // A network with its weights, ready to evaluate.
@@ -46,6 +48,7 @@ class Agent {
   Agent(const AgentConfig& config, Params params, int threads, int64_t cache);
 
   const AgentConfig& config() const { return config_; }
+  void search_by(SearchKind kind) { config_.search_by(kind); }
   const BoardGame& game() const { return game_; }
   const char* policy() const { return policy_of(config_.search); }
   mcts::AnyEvaluator<AnyGame>& evaluator() { return caching_.any(); }

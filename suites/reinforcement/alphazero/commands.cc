@@ -25,9 +25,24 @@ int64_t count_value(const char* option, const std::string& text, int64_t least) 
   return value;
 }
 
+Option search_option(std::optional<SearchKind>& search) {
+  return {"--search", "HOW",
+          [&](const std::string& text) {
+            const auto known = {SearchKind::kPuct, SearchKind::kGumbel};
+            const auto found = std::ranges::find_if(
+                known, [&](SearchKind kind) { return text == policy_of(kind); });
+            if (found == known.end()) {
+              throw ConfigError(fmt::format("--search: expected puct or gumbel, found {}", text));
+            }
+            search = *found;
+          },
+          "puct, which proves results, or gumbel: how networks search (default: as they learned)"};
+}
+
 // What --a or --b names.
 struct Side {
-  Side(const char* option, const std::string& text, const BoardGame& game, int64_t simulations) {
+  Side(const char* option, const std::string& text, const BoardGame& game, int64_t simulations,
+       std::optional<SearchKind> search) {
     if (text.starts_with(kUct)) {
       contestant =
           uct_contestant(game, count_value(option, text.substr(kUct.size()), 2), all_threads());
@@ -43,6 +58,9 @@ struct Side {
     if (agent->game().name() != game.name()) {
       throw ConfigError(fmt::format("{}: {} plays {}; expected {}", option, text,
                                     agent->game().name(), game.name()));
+    }
+    if (search) {
+      agent->search_by(*search);
     }
     contestant = network_contestant(text, agent->config(), agent->evaluator(), simulations);
   }
@@ -63,6 +81,7 @@ int arena(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop
   std::optional<std::string> game_name, a, b;
   int64_t games = 200;
   int64_t simulations = 100;
+  std::optional<SearchKind> search;
   uint64_t seed = 0;
   bool json = false;
   const std::vector<Option> options{
@@ -75,6 +94,7 @@ int arena(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop
       {"--sims", "N",
        [&](const std::string& text) { simulations = count_value("--sims", text, 2); },
        "simulations of a network's move (default 100)"},
+      search_option(search),
       {"--seed", "S",
        [&](const std::string& text) {
          seed = static_cast<uint64_t>(count_value("--seed", text, 0));
@@ -92,8 +112,8 @@ int arena(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop
     throw ConfigError(fmt::format("--game: {} is no game for two", game.name()));
   }
   check_openings(game, games, "--games");
-  const Side first("--a", required(a, "--a WHO"), game, simulations);
-  const Side second("--b", required(b, "--b WHO"), game, simulations);
+  const Side first("--a", required(a, "--a WHO"), game, simulations, search);
+  const Side second("--b", required(b, "--b WHO"), game, simulations, search);
   const MatchResult result =
       play_match(game, *first.contestant, *second.contestant, games, seed, stop);
   const Tally all = result.all();
@@ -134,6 +154,7 @@ int arena(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop
 int play(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
   std::optional<std::string> checkpoint, human;
   std::optional<std::string> position;
+  std::optional<SearchKind> search;
   mcts::play::Options play;
   play.simulations = 100;
   const std::vector<Option> options{
@@ -143,6 +164,7 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
       {"--sims", "N",
        [&](const std::string& text) { play.simulations = count_value("--sims", text, 2); },
        "simulations of a move (default 100)"},
+      search_option(search),
       {"--seed", "S",
        [&](const std::string& text) {
          play.search.seed = static_cast<uint64_t>(count_value("--seed", text, 0));
@@ -166,6 +188,9 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
   }
   const auto agent =
       load_agent(real_files(), required(checkpoint, "--checkpoint DIR"), all_threads());
+  if (search) {
+    agent->search_by(*search);
+  }
   const uint64_t seed = play.search.seed;
   play.search = agent->config().search_config();
   play.search.seed = seed;
@@ -195,13 +220,17 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
 }  // namespace
 
 void add_alphazero_commands() {
-  add_command({{"arena", "--game NAME --a WHO --b WHO [--games N] [--sims N] [--seed S] [--json]",
-                "matches of two players of a game: a run of alphazero, or uct:N; Elo with error "
-                "bars"},
-               arena});
+  add_command(
+      {{"arena",
+        "--game NAME --a WHO --b WHO [--games N] [--sims N] [--search HOW] [--seed S] [--json]",
+        "matches of two players of a game: a run of alphazero, or uct:N; Elo with error "
+        "bars"},
+       arena});
   reinforcement::add_play_kind(
       {kAgentFile,
-       {{"play", "--checkpoint DIR [--position MOVES [--json]] [--sims N] [--seed S] [--human WHO]",
+       {{"play",
+         "--checkpoint DIR [--position MOVES [--json]] [--sims N] [--search HOW] [--seed S] "
+         "[--human WHO]",
          "a run of alphazero: play against it, or see what it thinks of a position"},
         play}});
 }

@@ -36,9 +36,13 @@ TrainTask layered_task() {
   TrainTask task = regression_task(model);
   task.sums = [model](const Params& p, std::span<const Tensor> batch) {
     const Tensor errors = square(model(p, batch[0]) - batch[1]);
-    return TaskSums{
-        {sum(cast(errors, Dtype::kF32)), full({}, static_cast<double>(errors.elements()))}, {}};
+    const Tensor count = full({}, static_cast<double>(errors.elements()));
+    return TaskSums{{sum(cast(errors, Dtype::kF32)), count},
+                    {{sum(cast(errors < 0.5, Dtype::kI32)), count},
+                     {sum(cast(sqrt(errors), Dtype::kF32)), count}}};
   };
+  task.metrics = {kEvalAccuracy, kEvalMargin};
+  task.measures_steps = true;
   return task;
 }
 

@@ -344,6 +344,16 @@ TEST(AlphaZeroCommands, PlayAndArenaUseWhatARunLearned) {
   EXPECT_EQ(result, Json::parse(printed("arena", match)));
   EXPECT_EQ(result["wins"].get<int>() + result["draws"].get<int>() + result["losses"].get<int>(),
             20);
+  for (const char* how : {"puct", "gumbel"}) {
+    std::vector<std::string> searched = match;
+    searched.insert(searched.end(), {"--search", how});
+    EXPECT_EQ(Json::parse(printed("arena", searched))["games"], 20) << how;
+  }
+  EXPECT_THAT(complaint("arena", {"--search", "uct"}), testing::HasSubstr("puct or gumbel"));
+  // What is proven is told as it is.
+  EXPECT_EQ(Json::parse(printed("play", {"--checkpoint", run_folder, "--position", "1425",
+                                         "--search", "puct", "--sims", "50", "--json"}))["value"],
+            1);
   const auto with = [&](size_t place, const std::string& value) {
     std::vector<std::string> changed = match;
     changed[place] = value;

@@ -43,8 +43,9 @@ TEST_F(TdAfterstateRun, IsTheSameHoweverItIsRun) {
   expect_same("straight", "stopped");
   run_agent(kSmall, folder_ / "threads", {limit, "run.threads=3"});
   expect_same("straight", "threads");
-  run_agent(kSmall, folder_ / "served",
-            {limit, "distribution.policy=single_learner_fine", "distribution.actors=2"});
+  run_agent(
+      kSmall, folder_ / "served",
+      {limit, "distribution.policy=single_learner_fine", "distribution.actors=2", "run.threads=2"});
   expect_same("straight", "served");
 }
 
