@@ -105,8 +105,7 @@ int run(const std::string& path, int64_t games, double milliseconds) {
   show("values alone", greedy);
   const Played hurried = uct(games, greedy.microseconds);
   show("UCT, the same time", hurried);
-  const auto search = mcts::any_searches().make(
-      "uct", {.discount = algorithm.discount, .memory_limit = int64_t{1} << 26});
+  const auto search = mcts::any_searches().make("uct", algorithm.search_config(0));
   mcts::AnyEvaluator<mcts::AnyGame> evaluator(values);
   const Played searched = play(games, [&](const Game2048& state) {
     search->set_root(mcts::any_game(state));

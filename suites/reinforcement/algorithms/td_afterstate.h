@@ -10,6 +10,7 @@
 
 #include "mcts/any_evaluator.h"
 #include "mcts/play/playable.h"
+#include "mcts/search/config.h"
 #include "suites/reinforcement/algorithms/algorithm_config.h"
 #include "suites/reinforcement/algorithms/ntuple_network.h"
 
@@ -26,6 +27,8 @@ class TdAfterstate final : public AlgorithmConfig {
 
   TdAfterstate() { discount = 1; }
   void fields(ConfigFields& v) override;
+  // Of a search of the rules, UCT, whose leaves the values judge.
+  mcts::SearchConfig search_config(uint64_t seed) const;
 };
 
 // A game, and what tables think of its positions. Methods are thread-safe but for bind().

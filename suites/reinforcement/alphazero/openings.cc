@@ -1,6 +1,7 @@
 #include "suites/reinforcement/alphazero/openings.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_set>
 
 #include "core/base/error.h"
@@ -8,7 +9,9 @@
 namespace mstrain::alphazero {
 namespace {
 
-constexpr int64_t kListed = 100000;  // that are drawn from, or more if needed
+constexpr int64_t kListed = 100000;   // that are drawn from, or more if needed
+constexpr int64_t kCandidates = 4;    // for each that is wanted, where there are so many
+constexpr int64_t kJudgement = 1000;  // random games for each
 
 // Without repetition where the game tells equal positions.
 std::vector<AnyGame> one_move_further(const std::vector<AnyGame>& states, size_t most) {
@@ -53,10 +56,18 @@ void shuffle(std::vector<size_t>& order, mcts::Random& rng) {
   }
 }
 
+// How far from even a position looks to UCT.
+double bias(const BoardGame& game, const AnyGame& state) {
+  const auto search =
+      game.playable().search({.memory_limit = int64_t{1} << 26}, mcts::RandomRollout{});
+  search->set_root(state);
+  return std::fabs(search->run(mcts::Budget::sims(kJudgement)).value);
+}
+
 }  // namespace
 
 std::vector<AnyGame> openings(const BoardGame& game, int64_t count, uint64_t seed) {
-  const std::vector<AnyGame> all = list_openings(game, count);
+  const std::vector<AnyGame> all = list_openings(game, kCandidates * count);
   check(std::ssize(all) >= count, "{} has {} openings; expected {}", game.name(), all.size(),
         count);
   mcts::Random rng(seed, 0x6f70656e);
@@ -65,9 +76,15 @@ std::vector<AnyGame> openings(const BoardGame& game, int64_t count, uint64_t see
     order.push_back(i);
   }
   shuffle(order, rng);
+  order.resize(std::min(order.size(), static_cast<size_t>(kCandidates * count)));
+  std::vector<std::pair<double, size_t>> judged;
+  for (const size_t i : order) {
+    judged.emplace_back(order.size() == static_cast<size_t>(count) ? 0 : bias(game, all[i]), i);
+  }
+  std::ranges::stable_sort(judged, {}, &std::pair<double, size_t>::first);
   std::vector<AnyGame> out;
-  for (; std::ssize(out) < count; order.pop_back()) {
-    out.push_back(all[order.back()]);
+  for (int64_t i = 0; i < count; ++i) {
+    out.push_back(all[judged[static_cast<size_t>(i)].second]);
   }
   return out;
 }

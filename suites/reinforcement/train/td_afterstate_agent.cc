@@ -18,7 +18,6 @@ namespace {
 using mcts::AnyGame;
 
 constexpr int64_t kRows = 16;  // positions that a thread takes at a time
-constexpr int64_t kSearchMemory = int64_t{1} << 26;
 
 const TdAfterstate& algorithm_of(const Config& config) {
   return dynamic_cast<const TdAfterstate&>(*config.algorithm);
@@ -32,8 +31,7 @@ class AfterstatePolicy {
   AfterstatePolicy(const TdAfterstate& config, AfterstateValues& values)
       : values_(values),
         evaluator_(values),
-        simulations_(config.simulations),
-        search_{.discount = config.discount, .memory_limit = kSearchMemory},
+        config_(config),
         pool_(current_context().num_threads() - 1) {}
 
   ThreadPool& pool() { return pool_; }
@@ -44,7 +42,7 @@ class AfterstatePolicy {
       const AnyGame state = values_.seen(observations.subspan(row * size, size));
       const AfterstateValues::Choice best = values_.best(state);
       values[row] = best.total;
-      actions[row] = static_cast<float>(simulations_ == 0 ? best.action : searched(state));
+      actions[row] = static_cast<float>(config_.simulations == 0 ? best.action : searched(state));
     });
   }
 
@@ -59,19 +57,16 @@ class AfterstatePolicy {
 
  private:
   int64_t searched(const AnyGame& state) {
-    mcts::SearchConfig config = search_;
-    config.seed = state.hash();
-    const auto search = mcts::any_searches().make("uct", config);
+    const auto search = mcts::any_searches().make("uct", config_.search_config(state.hash()));
     search->set_root(state);
-    const auto action = search->run(evaluator_, mcts::Budget::sims(simulations_)).action;
-    check(action.has_value(), "algorithm.simulations: {} reach no action", simulations_);
+    const auto action = search->run(evaluator_, mcts::Budget::sims(config_.simulations)).action;
+    check(action.has_value(), "algorithm.simulations: {} reach no action", config_.simulations);
     return *action;
   }
 
   AfterstateValues& values_;
   mcts::AnyEvaluator<AnyGame> evaluator_;
-  int64_t simulations_;
-  mcts::SearchConfig search_;
+  const TdAfterstate& config_;
   ThreadPool pool_;
 };
 
@@ -293,6 +288,9 @@ class TdAfterstatePlayer final : public Player {
 void check_td_afterstate(const Config& config, const YamlNode& tree, int64_t ranks) {
   const TdAfterstate& algorithm = algorithm_of(config);
   check_one_holder(config, tree, ranks, algorithm.type + " keeps its tables");
+  if (algorithm.simulations == 1) {
+    config_fail(tree, "algorithm.simulations", "1 reaches no action: expected 0, or at least 2");
+  }
   const EnvConfig& env = config.environment.env;
   EnvConfig plain;
   plain.name = env.name;

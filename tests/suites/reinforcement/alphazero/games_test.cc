@@ -188,6 +188,32 @@ TEST(AlphaZeroMatches, OpeningsAreDifferentPositionsOfOneLength) {
   EXPECT_EQ(found.size(), 49);
 }
 
+// To a search that is longer than the one they are chosen by.
+TEST(AlphaZeroMatches, OpeningsAreMoreEvenThanPositionsAreInTheMean) {
+  const BoardGame game("connect_four", "game");
+  const auto mean_bias = [&](const std::vector<AnyGame>& states) {
+    double sum = 0;
+    for (const AnyGame& state : states) {
+      const auto search = game.playable().search({.seed = 5}, mcts::RandomRollout{});
+      search->set_root(state);
+      sum += std::abs(search->run(mcts::Budget::sims(3000)).value);
+    }
+    return sum / static_cast<double>(states.size());
+  };
+  std::vector<AnyGame> all;  // of three moves
+  for (mcts::Action a = 0; a < 7; ++a) {
+    for (mcts::Action b = 0; b < 7; ++b) {
+      for (mcts::Action c = 0; c < 7; ++c) {
+        all.push_back(game.start());
+        for (const mcts::Action action : {a, b, c}) {
+          all.back().apply(action);
+        }
+      }
+    }
+  }
+  EXPECT_LT(mean_bias(openings(game, 40, 1)), 0.6 * mean_bias(all));
+}
+
 // Games that are played again would make error bars narrower than what they tell.
 TEST(AlphaZeroMatches, MoreOpeningsThanThereAreAreRefused) {
   const BoardGame game("tic_tac_toe", "game");

@@ -266,7 +266,7 @@ TEST(AlphaZeroRun, LearnsToBeatRandomPlay) {
   mcts::AnyEvaluator<AnyGame> untrained(fresh);
   const double before = score_of(untrained);
   const double after = score_of(agent->evaluator());
-  // Half of the openings of three random moves are lost for one side, which random play seldom lets slip.
+  // Some openings are lost for one side, which random play seldom lets slip.
   EXPECT_GT(after, 0.75);
   EXPECT_GT(after, before + 0.08);
 }

@@ -74,6 +74,7 @@ TEST_F(TdAfterstateRun, RefusesWhatCannotBe) {
   fails({"network.hidden=[8]"}, "network.hidden");
   fails({"optimizer.lr=0.5"}, "optimizer.lr: td_afterstate has algorithm.step_size");
   fails({"algorithm.tuples=[[0, 16]]"}, "algorithm.tuples[0]");
+  fails({"algorithm.simulations=1"}, "expected 0, or at least 2");
   fails({"distribution.policy=multi_learner", "distribution.actors=2"}, "expected single");
 }
 
