@@ -14,11 +14,12 @@ constexpr int64_t kCache = 200000;
 
 AgentConfig::AgentConfig(const Config& config)
     : game(config.game),
-      search(config.algorithm.search),
       puct_c(config.algorithm.puct_c),
       gumbel_considered(config.algorithm.gumbel_considered),
       discount(config.algorithm.discount),
-      network(config.network) {}
+      network(config.network) {
+  search_by(config.evaluation.search);
+}
 
 mcts::SearchConfig AgentConfig::search_config() const {
   return {.puct_c = puct_c,

@@ -36,7 +36,8 @@ Option search_option(std::optional<SearchKind>& search) {
             }
             search = *found;
           },
-          "puct, which proves results, or gumbel: how networks search (default: as they learned)"};
+          "puct, which proves results, or gumbel: how networks search (default: evaluation.search "
+          "of their runs)"};
 }
 
 // What --a or --b names.

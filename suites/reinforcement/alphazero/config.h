@@ -48,6 +48,7 @@ struct AlgorithmConfig {
   double noise_alpha = 0;
   int64_t gumbel_considered = 16;
   int64_t temperature_moves = 10;
+  int64_t random_moves = 0;
   int64_t games = 128;
   int64_t parallel_games = 64;
   int64_t steps = 100;
@@ -79,6 +80,11 @@ struct AlgorithmConfig {
       "gumbel: root actions that sequential halving begins with", rule::at_least(1));
     v("temperature_moves", temperature_moves,
       "puct: so many first moves of a game are drawn by their visits", rule::at_least(0));
+    v("random_moves", random_moves,
+      "games of self-play begin behind up to so many moves by chance, from which nothing is "
+      "learned: "
+      "what play that is sure of itself no longer reaches is still seen",
+      rule::at_least(0).at_most(10000));
     v("games", games, "of self-play in an iteration", rule::at_least(1).at_most(1e6));
     v("parallel_games", parallel_games,
       "of these, at once, on all ranks: the positions of a rank's share batches",
@@ -125,6 +131,7 @@ struct MatchConfig {
   NoneOr<int64_t> interval = 5;
   int64_t games = 40;
   int64_t simulations = 50;
+  SearchKind search = SearchKind::kPuct;
   int64_t uct = 200;
 
   template <class V>
@@ -134,6 +141,9 @@ struct MatchConfig {
     v("games", games, "of each match, half of them with either colour; even",
       rule::at_least(2).at_most(1e6));
     v("simulations", simulations, "of a move of the network", rule::at_least(2).at_most(1e6));
+    v("search", search,
+      "how the network searches there, in arena and in play: puct, which proves results, or gumbel",
+      rule::one_of({"puct", "gumbel"}));
     v("uct", uct, "simulations of the opponent with random games", rule::at_least(2).at_most(1e8));
   }
 };

@@ -63,7 +63,10 @@ std::vector<Moment> pictures_of(const LearnedGame& game, const BoardGame& rules)
   const BoardPicture board(rules.playable(), rules.name());
   AnyGame state = rules.start();
   for (const LearnedGame::Move& move : game.moves) {
-    out.push_back({static_cast<int64_t>(out.size()), picture_of(board, rules, state, move)});
+    if (!move.policy.empty()) {
+      out.push_back(
+          {static_cast<int64_t>(&move - game.moves.data()), picture_of(board, rules, state, move)});
+    }
     state.apply(move.action);
   }
   return out;
@@ -88,7 +91,9 @@ OrderedJson look_at(const Replay& replay, const BoardGame& rules) {
     }
     AnyGame state = rules.start();
     for (const LearnedGame::Move& move : game.moves) {
-      states.push_back({move.value, game.result_of(state.player())});
+      if (!move.policy.empty()) {
+        states.push_back({move.value, game.result_of(state.player())});
+      }
       state.apply(move.action);
     }
   }

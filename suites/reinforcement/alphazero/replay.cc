@@ -90,16 +90,22 @@ LearnedGame learned(const mcts::PlayedGame<AnyGame>& played, const BoardGame& ga
   return out;
 }
 
+size_t LearnedGame::opening() const {
+  const auto first =
+      std::ranges::find_if(moves, [](const Move& move) { return !move.policy.empty(); });
+  return static_cast<size_t>(first - moves.begin());
+}
+
 Replay::Replay(FileSystem& files, std::string folder, const BoardGame& game, int64_t window)
     : files_(files), folder_(std::move(folder)), game_(game), window_(window) {}
 
 void Replay::add(LearnedGame game) {
-  const auto moves = static_cast<int64_t>(game.moves.size());
-  ends_.push_back((ends_.empty() ? dropped_ : ends_.back()) + moves);
-  positions_ += moves;
+  const int64_t positions = game.positions();
+  ends_.push_back((ends_.empty() ? dropped_ : ends_.back()) + positions);
+  positions_ += positions;
   games_.push_back(std::move(game));
-  while (positions_ - static_cast<int64_t>(games_.front().moves.size()) >= window_) {
-    const auto oldest = static_cast<int64_t>(games_.front().moves.size());
+  while (positions_ - games_.front().positions() >= window_) {
+    const int64_t oldest = games_.front().positions();
     positions_ -= oldest;
     dropped_ += oldest;
     games_.pop_front();
@@ -110,7 +116,7 @@ void Replay::add(LearnedGame game) {
 double Replay::age() const {
   double sum = 0;
   for (const LearnedGame& game : games_) {
-    sum += static_cast<double>(game.moves.size()) *
+    sum += static_cast<double>(game.positions()) *
            static_cast<double>(iterations_ - 1 - game.iteration);
   }
   return positions_ == 0 ? 0 : sum / static_cast<double>(positions_);
@@ -121,8 +127,8 @@ Replay::Place Replay::at(int64_t index) const {
   const int64_t place = dropped_ + index;
   const auto end = std::upper_bound(ends_.begin(), ends_.end(), place);
   const LearnedGame& game = games_[static_cast<size_t>(end - ends_.begin())];
-  const int64_t begin = *end - static_cast<int64_t>(game.moves.size());
-  return {game, static_cast<size_t>(place - begin)};
+  const int64_t begin = *end - game.positions();
+  return {game, game.opening() + static_cast<size_t>(place - begin)};
 }
 
 std::unique_ptr<BatchStream> draw_from(const Replay& replay, const BoardGame& game, uint64_t seed,

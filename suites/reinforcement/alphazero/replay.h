@@ -21,10 +21,13 @@ struct LearnedGame {
   struct Move {
     Action action = 0;
     float value = 0;  // of the search, for the player to move, in [-1, 1]
-    std::vector<std::pair<Action, float>> policy;  // shares, which sum up to 1
+    std::vector<std::pair<Action, float>> policy;  // shares, which sum up to 1; none: chance moved
     bool operator==(const Move&) const = default;
   };
   std::vector<Move> moves;
+  // Of these the first ones, which chance made, and the others, in front of which there are positions to learn from.
+  size_t opening() const;
+  int64_t positions() const { return static_cast<int64_t>(moves.size() - opening()); }
   float result_of(int player) const { return player == 0 ? result : -result; }
   bool operator==(const LearnedGame&) const = default;
 };

@@ -104,8 +104,11 @@ std::vector<LearnedGame> games_of(const Columns& in, const BoardGame& rules,
                "a policy has an action that is not legal, or a share that is none");
         to.policy.emplace_back(static_cast<Action>(in.share_action[share]), in.share[share]);
       }
+      expect(!to.policy.empty() || game.opening() == game.moves.size(),
+             "a move behind the first that was searched for has no policy");
       state.apply(to.action);
     }
+    expect(game.positions() > 0, "a game has no move that was searched for");
   }
   expect(move == in.action.size() && share == in.share.size(), "there are rows of no game");
   return games;

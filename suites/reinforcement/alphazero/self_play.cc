@@ -27,10 +27,33 @@ double mean_entropy(const std::vector<LearnedGame>& games) {
       for (const auto& [action, share] : move.policy) {
         sum -= static_cast<double>(share) * std::log(static_cast<double>(share));
       }
-      ++count;
     }
+    count += static_cast<double>(game.positions());
   }
   return sum / count;
+}
+
+// Moves by chance that game `number` begins with; none of them ends it.
+std::vector<mcts::PlayedMove<AnyGame>> opening_of(const BoardGame& game, int64_t most,
+                                                  uint64_t seed, int64_t number) {
+  constexpr uint64_t kOpening = 0x6f70656e;  // apart from other draws
+  mcts::Random rng(seed, kOpening, static_cast<uint64_t>(number));
+  std::vector<mcts::PlayedMove<AnyGame>> out;
+  AnyGame state = game.start();
+  mcts::ActionBuffer legal;
+  for (uint32_t left = rng.below(static_cast<uint32_t>(most) + 1); left > 0; --left) {
+    legal.clear();
+    state.legal(legal);
+    const Action action = legal[rng.below(static_cast<uint32_t>(legal.size()))];
+    AnyGame next = state;
+    next.apply(action);
+    if (next.player() == mcts::kTerminal) {
+      break;
+    }
+    out.push_back({.state = std::move(state), .action = action});
+    state = std::move(next);
+  }
+  return out;
 }
 
 }  // namespace
@@ -70,8 +93,21 @@ PlayedGames play_games(const AlgorithmConfig& config, const BoardGame& game, uin
       .played_out = config.played_out};
   PlayedGames out;
   out.counters = mcts::any_searches().self_play(
-      policy_of(config.search), search, options, [&](int64_t) { return game.start(); }, evaluator,
-      [&](mcts::PlayedGame<AnyGame>&& played) { out.games.push_back(std::move(played)); });
+      policy_of(config.search), search, options,
+      [&](int64_t number) {
+        AnyGame state = game.start();
+        for (const auto& move : opening_of(game, config.random_moves, seed, number)) {
+          state.apply(move.action);
+        }
+        return state;
+      },
+      evaluator,
+      [&](mcts::PlayedGame<AnyGame>&& played) {
+        auto opening = opening_of(game, config.random_moves, seed, played.number);
+        played.moves.insert(played.moves.begin(), std::make_move_iterator(opening.begin()),
+                            std::make_move_iterator(opening.end()));
+        out.games.push_back(std::move(played));
+      });
   std::sort(out.games.begin(), out.games.end(),
             [](const auto& a, const auto& b) { return a.number < b.number; });
   return out;
@@ -215,10 +251,11 @@ void SelfPlay::play(Trainer& trainer) {
   Iteration iteration = play_share(seed, number);
   const Resignation::Shown& shown = iteration.shown;
   Tally first;
-  double positions = 0;
+  double positions = 0, length = 0;
   double result = 0;  // of the first player, as the game counts
   for (const LearnedGame& game : iteration.games) {
-    positions += static_cast<double>(game.moves.size());
+    positions += static_cast<double>(game.positions());
+    length += static_cast<double>(game.moves.size());
     result += static_cast<double>(game_.results_of(game.result, 0)[0]);
     ++(game.result > 0 ? first.wins : game.result < 0 ? first.losses : first.draws);
   }
@@ -229,7 +266,7 @@ void SelfPlay::play(Trainer& trainer) {
   replay_.end_iteration();
   const auto count = static_cast<double>(algorithm.games);
   note(trainer, "iteration", static_cast<double>(number));
-  note(trainer, "game_length", positions / count);
+  note(trainer, "game_length", length / count);
   std::string results;
   if (game_.start().players() == 2) {
     note(trainer, "first_player_wins", static_cast<double>(first.wins) / count);
@@ -257,7 +294,7 @@ void SelfPlay::play(Trainer& trainer) {
   log_info(
       "iteration {}: {} games of {:.1f} moves in {:.1f} s, {:.0f} positions/s, {:.0f} "
       "evaluations/s ({:.0f} % kept from before), evaluator busy {:.0f} %; {}",
-      number, algorithm.games, positions / count, iteration.seconds, positions / iteration.seconds,
+      number, algorithm.games, length / count, iteration.seconds, positions / iteration.seconds,
       iteration.evaluations / iteration.seconds,
       100 * iteration.kept / std::max(1.0, iteration.evaluations + iteration.kept),
       100 * iteration.busy, results);

@@ -4,12 +4,14 @@
 
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "core/base/error.h"
 #include "core/tensor/host.h"
 #include "mcts/any_search.h"
 #include "mcts/search/gumbel.h"
 #include "suites/reinforcement/alphazero/openings.h"
+#include "tests/core/base/temporary_folder.h"
 #include "tests/suites/reinforcement/alphazero/small.h"
 
 namespace mstrain::alphazero {
@@ -39,6 +41,46 @@ TEST(AlphaZeroGames, AreTheSameForOneSeedWhateverTheNumberOfThreads) {
       EXPECT_TRUE(alone == games_on(3, config, 3));
       EXPECT_FALSE(alone == games_on(1, config, 4));
     }
+  }
+}
+
+TEST(AlphaZeroGames, MayBeginByChance) {
+  for (const char* name : {"tic_tac_toe", "connect_four"}) {
+    Config config = small_config(name);
+    config.algorithm.games = 60;
+    config.algorithm.random_moves = 9;  // a game of tic-tac-toe is over by then
+    const BoardGame game(name, "game");
+    const std::vector<LearnedGame> found = games_on(1, config, 3);
+    EXPECT_TRUE(found == games_on(3, config, 3));
+    std::set<size_t> openings;
+    TemporaryFolder folder;
+    Replay replay(real_files(), folder.path(), game, 1 << 20);
+    int64_t positions = 0;
+    for (const LearnedGame& played : found) {
+      openings.insert(played.opening());
+      EXPECT_GE(played.positions(), 1);
+      positions += played.positions();
+      AnyGame state = game.start();
+      for (size_t i = 0; i < played.moves.size(); ++i) {
+        EXPECT_EQ(played.moves[i].policy.empty(), i < played.opening());
+        ASSERT_GE(state.player(), 0);
+        state.apply(played.moves[i].action);
+      }
+      EXPECT_EQ(state.player(), mcts::kTerminal);
+      replay.add(played);
+    }
+    EXPECT_GE(openings.size(), 5U);
+    EXPECT_TRUE(openings.contains(0));
+    EXPECT_EQ(replay.positions(), positions);
+    for (int64_t i = 0; i < positions; ++i) {
+      const auto [played, move] = replay.at(i);
+      EXPECT_GE(move, played.opening());
+    }
+    replay.end_iteration();
+    const std::string id = replay.prepare(1);
+    Replay again(real_files(), folder.path(), game, 1 << 20);
+    again.resume(id);
+    EXPECT_TRUE(again.games() == replay.games());
   }
 }
 
