@@ -105,10 +105,12 @@ int run(const std::string& path, int64_t games, double milliseconds) {
   show("values alone", greedy);
   const Played hurried = uct(games, greedy.microseconds);
   show("UCT, the same time", hurried);
-  const auto search = mcts::any_searches().make("uct", algorithm.search_config(0));
   mcts::AnyEvaluator<mcts::AnyGame> evaluator(values);
   const Played searched = play(games, [&](const Game2048& state) {
-    search->set_root(mcts::any_game(state));
+    const mcts::AnyGame root = mcts::any_game(state);
+    const auto search =
+        mcts::any_searches().make("puct", algorithm.search_config(0, values.best(root).total));
+    search->set_root(root);
     return search->run(evaluator, Budget::milliseconds(milliseconds)).action.value();
   });
   show(fmt::format("search of the values, {} ms", milliseconds), searched);

@@ -1,6 +1,7 @@
 #include "suites/reinforcement/algorithms/td_afterstate.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/error.h"
 
@@ -100,11 +101,13 @@ void TdAfterstate::fields(ConfigFields& v) {
     rule::at_least(0).at_most(1 << 20));
 }
 
-mcts::SearchConfig TdAfterstate::search_config(uint64_t seed) const {
-  // Values are surer than random games, for which a constant of 2 is.
-  constexpr double kExploration = 0.5;
-  return {
-      .seed = seed, .uct_c = kExploration, .discount = discount, .memory_limit = int64_t{1} << 26};
+mcts::SearchConfig TdAfterstate::search_config(uint64_t seed, float value) const {
+  constexpr double kExploration = 0.3;  // in units of what the position is worth
+  return {.seed = seed,
+          .puct_c = kExploration * std::fabs(value),
+          .first_play = mcts::FirstPlay::kParent,
+          .discount = discount,
+          .memory_limit = int64_t{1} << 26};
 }
 
 AfterstateValues::AfterstateValues(const TdAfterstate& config, const std::string& game)
@@ -129,50 +132,64 @@ AnyGame AfterstateValues::seen(std::span<const float> observation) const {
   return game_->from_cells(board);
 }
 
+struct AfterstateValues::Look {
+  mcts::ActionBuffer actions;
+  std::vector<float> totals;      // [actions]: rewards, and discounted values of afterstates
+  std::vector<uint8_t> boards;    // [actions, cells]
+  std::vector<uint32_t> entries;  // [actions, lookups]
+  AnyGame next;
+};
+
+const AfterstateValues::Look& AfterstateValues::look(const AnyGame& state) const {
+  thread_local Look it;
+  it.actions.clear();
+  state.legal(it.actions);
+  const size_t lookups = network_.lookups();
+  it.totals.resize(it.actions.size());
+  it.boards.resize(it.actions.size() * cells_);
+  it.entries.resize(it.actions.size() * lookups);
+  for (size_t i = 0; i < it.actions.size(); ++i) {
+    it.next = state;
+    it.next.apply(it.actions[i]);
+    it.totals[i] = it.next.rewards()[0];
+    const auto cells = std::span(it.boards).subspan(i * cells_, cells_);
+    game_->cells(it.next, cells);
+    network_.entries(cells, std::span(it.entries).subspan(i * lookups, lookups));
+  }
+  // All entries are known before the first is waited for.
+  for (size_t i = 0; i < it.actions.size(); ++i) {
+    it.totals[i] += discount_ * value(std::span(it.entries).subspan(i * lookups, lookups));
+  }
+  return it;
+}
+
 AfterstateValues::Choice AfterstateValues::best(const AnyGame& state,
                                                 std::span<uint8_t> after) const {
-  Choice out;
   if (state.player() != 0) {
-    return out;
+    return {};
   }
-  thread_local mcts::ActionBuffer legal;
-  thread_local AnyGame next;
-  thread_local std::vector<uint8_t> board;  // [actions, cells]
-  thread_local std::vector<uint32_t> entries;
-  legal.clear();
-  state.legal(legal);
-  board.resize(legal.size() * cells_);
-  entries.resize(legal.size() * network_.lookups());
-  thread_local std::vector<float> rewards;
-  rewards.resize(legal.size());
-  for (size_t i = 0; i < legal.size(); ++i) {
-    next = state;
-    next.apply(legal[i]);
-    rewards[i] = next.rewards()[0];
-    const auto cells = std::span(board).subspan(i * cells_, cells_);
-    game_->cells(next, cells);
-    network_.entries(cells, std::span(entries).subspan(i * network_.lookups()));
-  }
-  size_t chosen = 0;
-  for (size_t i = 0; i < legal.size(); ++i) {
-    const float total =
-        rewards[i] +
-        discount_ * network_.value(tables_, std::span(entries).subspan(i * network_.lookups()));
-    if (i == 0 || total > out.total) {
-      chosen = i;
-      out = {static_cast<int64_t>(legal[i]), total};
-    }
-  }
+  const Look& seen = look(state);
+  const auto most = std::ranges::max_element(seen.totals);
+  const auto chosen = static_cast<size_t>(most - seen.totals.begin());
   if (!after.empty()) {
-    std::ranges::copy(std::span(board).subspan(chosen * cells_, cells_), after.begin());
+    std::ranges::copy(std::span(seen.boards).subspan(chosen * cells_, cells_), after.begin());
   }
-  return out;
+  return {static_cast<int64_t>(seen.actions[chosen]), *most};
 }
 
 void AfterstateValues::evaluate(mcts::EvalBatch<AnyGame>& batch) const {
+  constexpr float kTemperature = 0.04F;  // of the best choice's worth
+  constexpr float kLeast = 1e-6F;
   for (mcts::EvalItem<AnyGame>& item : batch.items) {
+    const Look& seen = look(*item.state);
+    const float best = *std::ranges::max_element(seen.totals);
     item.values = {};
-    item.values[0] = best(*item.state).total;
+    item.values[0] = best;
+    for (size_t i = 0; i < item.priors.size(); ++i) {
+      const auto at = std::find(seen.actions.begin(), seen.actions.end(), item.actions[i]);
+      const float total = seen.totals[static_cast<size_t>(at - seen.actions.begin())];
+      item.priors[i] = std::exp((total - best) / std::max(kTemperature * std::fabs(best), kLeast));
+    }
   }
 }
 

@@ -27,8 +27,8 @@ class TdAfterstate final : public AlgorithmConfig {
 
   TdAfterstate() { discount = 1; }
   void fields(ConfigFields& v) override;
-  // Of a search of the rules, UCT, whose leaves the values judge.
-  mcts::SearchConfig search_config(uint64_t seed) const;
+  // Of a search of the rules, PUCT, whose leaves and priors are AfterstateValues', from a position that is worth `value`.
+  mcts::SearchConfig search_config(uint64_t seed, float value) const;
 };
 
 // A game, and what tables think of its positions. Methods are thread-safe but for bind().
@@ -55,12 +55,16 @@ class AfterstateValues {
   // Of an afterstate, by its entries in the tables.
   float value(std::span<const uint32_t> entries) const { return network_.value(tables_, entries); }
 
-  // As an evaluator of mcts/: leaves are worth their best choice.
-  static constexpr bool kPriors = false;
+  // As an evaluator of mcts/: leaves are worth their best choice, and choices are the likelier the less worse they are.
+  static constexpr bool kPriors = true;
   static constexpr bool kThreads = true;
   void evaluate(mcts::EvalBatch<mcts::AnyGame>& batch) const;
 
  private:
+  struct Look;
+  // At each legal action; of this thread, until it looks again.
+  const Look& look(const mcts::AnyGame& state) const;
+
   std::unique_ptr<mcts::play::Playable> game_;
   size_t cells_;
   NTupleNetwork network_;

@@ -42,7 +42,8 @@ class AfterstatePolicy {
       const AnyGame state = values_.seen(observations.subspan(row * size, size));
       const AfterstateValues::Choice best = values_.best(state);
       values[row] = best.total;
-      actions[row] = static_cast<float>(config_.simulations == 0 ? best.action : searched(state));
+      actions[row] =
+          static_cast<float>(config_.simulations == 0 ? best.action : searched(state, best.total));
     });
   }
 
@@ -56,8 +57,9 @@ class AfterstatePolicy {
   }
 
  private:
-  int64_t searched(const AnyGame& state) {
-    const auto search = mcts::any_searches().make("uct", config_.search_config(state.hash()));
+  int64_t searched(const AnyGame& state, float value) {
+    const auto search =
+        mcts::any_searches().make("puct", config_.search_config(state.hash(), value));
     search->set_root(state);
     const auto action = search->run(evaluator_, mcts::Budget::sims(config_.simulations)).action;
     check(action.has_value(), "algorithm.simulations: {} reach no action", config_.simulations);
