@@ -115,7 +115,11 @@ AfterstateValues::AfterstateValues(const TdAfterstate& config, const std::string
       cells_(cells_of(*game_)),
       network_(checked(config.tuples, cells_, game_->symbols()), game_->symbols(),
                moved_cells(*game_, cells_)),
-      discount_(static_cast<float>(config.discount)) {}
+      discount_(static_cast<float>(config.discount)) {
+  if (config.simulations == 1) {
+    throw ConfigError("algorithm.simulations: 1 looks at no move: expected 0, or at least 2");
+  }
+}
 
 AnyGame AfterstateValues::seen(std::span<const float> observation) const {
   thread_local std::vector<float> symbol;

@@ -34,7 +34,8 @@ class TdAfterstate final : public AlgorithmConfig {
 // A game, and what tables think of its positions. Methods are thread-safe but for bind().
 class AfterstateValues {
  public:
-  // Throws ConfigError that begins with the key, for a game it is not for and tuples that are none of its board.
+  // Throws ConfigError that begins with the key, for a game it is not for, tuples that are none of its board, and a search of one
+  // simulation.
   AfterstateValues(const TdAfterstate& config, const std::string& game);
 
   const mcts::play::Playable& game() const { return *game_; }

@@ -290,9 +290,6 @@ class TdAfterstatePlayer final : public Player {
 void check_td_afterstate(const Config& config, const YamlNode& tree, int64_t ranks) {
   const TdAfterstate& algorithm = algorithm_of(config);
   check_one_holder(config, tree, ranks, algorithm.type + " keeps its tables");
-  if (algorithm.simulations == 1) {
-    config_fail(tree, "algorithm.simulations", "1 reaches no action: expected 0, or at least 2");
-  }
   const EnvConfig& env = config.environment.env;
   EnvConfig plain;
   plain.name = env.name;

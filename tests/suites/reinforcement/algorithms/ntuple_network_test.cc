@@ -109,6 +109,9 @@ TEST(AfterstateValues, SayWhatTheyAreFor) {
   for (const char* game : {"connect_four", "kuhn_poker", "cartpole"}) {
     EXPECT_THAT(message(config, game), HasSubstr("td_afterstate plays 2048")) << game;
   }
+  config.simulations = 1;  // of mstrain play --sims 1 as well
+  EXPECT_THAT(message(config, "2048"), HasSubstr("algorithm.simulations: 1"));
+  config.simulations = 0;
   config.tuples = {{0, 1}, {3, 16}};
   EXPECT_THAT(message(config, "2048"),
               HasSubstr("algorithm.tuples[1]: expected cells from 0 to 15"));
