@@ -17,7 +17,7 @@ namespace {
 
 using mcts::AnyGame;
 
-constexpr int64_t kRows = 16;  // positions that a thread takes at a time
+constexpr int64_t kRows = 16;  // positions that a thread takes at a time, where none is searched
 
 const TdAfterstate& algorithm_of(const Config& config) {
   return dynamic_cast<const TdAfterstate&>(*config.algorithm);
@@ -38,7 +38,7 @@ class AfterstatePolicy {
 
   void act(std::span<const float> observations, std::span<float> actions, std::span<float> values) {
     const size_t size = observations.size() / actions.size();
-    for_rows(actions.size(), [&](size_t row) {
+    for_rows(actions.size(), config_.simulations == 0 ? kRows : 1, [&](size_t row) {
       const AnyGame state = values_.seen(observations.subspan(row * size, size));
       const AfterstateValues::Choice best = values_.best(state);
       values[row] = best.total;
@@ -48,8 +48,8 @@ class AfterstatePolicy {
   }
 
   template <class F>
-  void for_rows(size_t rows, F f) {
-    pool_.parallel_for(static_cast<int64_t>(rows), kRows, [&](int64_t begin, int64_t end) {
+  void for_rows(size_t rows, int64_t chunk, F f) {
+    pool_.parallel_for(static_cast<int64_t>(rows), chunk, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         f(static_cast<size_t>(row));
       }
@@ -180,7 +180,7 @@ class TdAfterstateAgent final : public Agent {
   void choose() {
     const std::span<const float> seen = envs().observations();
     const size_t size = seen.size() / choices_.size();
-    policy_.for_rows(choices_.size(), [&](size_t row) {
+    policy_.for_rows(choices_.size(), kRows, [&](size_t row) {
       best_[row] = values_.best(values_.seen(seen.subspan(row * size, size)), row_of(next_, row));
       const Told& told = told_[row];
       if (told.kind == Told::kNothing) {
