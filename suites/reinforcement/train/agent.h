@@ -75,6 +75,10 @@ struct AgentPlan {
   int64_t updates = 0;     // of an iteration
   // Steps of environments before the first update, and those that are kept to learn from; 0: an algorithm without a memory of them.
   int64_t learning_starts = 0, kept_steps = 0;
+  // What changes of a configuration make it take less.
+  std::string advice =
+      "fewer environment.num_envs, fewer algorithm.steps, a smaller algorithm.buffer_size or "
+      "algorithm.buffer_on: disk take less";
   std::vector<std::string> who;  // a line each: what runs where, what its edges become
   int64_t total() const { return model_bytes + optimizer_bytes + data_bytes + program_bytes; }
 };

@@ -51,7 +51,7 @@ std::unique_ptr<VectorEnv> environments_of(FileSystem& files, const std::string&
 int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop) {
   std::optional<std::string> checkpoint;
   std::optional<std::string> gif;
-  std::optional<std::string> simulations;
+  std::optional<int64_t> simulations;
   int64_t episodes = kEpisodes;
   int64_t seed = 0;
   const std::vector<Option> options{
@@ -61,12 +61,15 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop)
        "how many, side by side (5)"},
       {"--seed", "S", [&](const std::string& text) { seed = integer_value("--seed", text); },
        "of the environments (0)"},
-      text_option("--sims", "N", simulations,
-                  "simulations of a move, of an algorithm that searches (algorithm.simulations)"),
+      {"--sims", "N", [&](const std::string& text) { simulations = integer_value("--sims", text); },
+       "simulations of a move, of an algorithm that searches (algorithm.simulations)"},
       text_option("--gif", "FILE", gif, "the first episode as a moving picture"),
   };
   if (!parse_options(usage, arguments, options)) {
     return kDone;
+  }
+  if (simulations.value_or(0) < 0) {
+    throw ConfigError(fmt::format("--sims: expected at least 0, found {}", *simulations));
   }
   if (episodes < 1 || seed < 0) {
     throw ConfigError(episodes < 1
@@ -78,7 +81,7 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop)
   const std::string description = join_path(folder, kPlayedFile);
   YamlNode tree = parse_yaml(files.read(description, 1 << 20), description);
   if (simulations) {
-    apply_overrides(tree, std::vector{"algorithm.simulations=" + *simulations});
+    apply_overrides(tree, std::vector{fmt::format("algorithm.simulations={}", *simulations)});
   }
   const Config config = read_reinforcement(tree);
   const Context context{.threads = static_cast<int>(config.run.threads.value_or(1))};

@@ -27,10 +27,8 @@ int64_t bytes_limit(const Config& config) {
 
 void refuse(const AgentPlan& plan, int64_t limit) {
   if (plan.total() > limit) {
-    throw PlanError(fmt::format(
-        "the run needs {} and memory.limit_gb allows {}; fewer environment.num_envs, fewer "
-        "algorithm.steps, a smaller algorithm.buffer_size or algorithm.buffer_on: disk take less",
-        gigabytes(plan.total()), gigabytes(limit)));
+    throw PlanError(fmt::format("the run needs {} and memory.limit_gb allows {}; {}",
+                                gigabytes(plan.total()), gigabytes(limit), plan.advice));
   }
 }
 

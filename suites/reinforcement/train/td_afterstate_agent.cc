@@ -328,6 +328,7 @@ AgentPlan plan_td_afterstate(const Config& config, const YamlNode& tree, int64_t
       config.environment.num_envs * (2 * static_cast<int64_t>(values.cells()) + lookups * (4 + 8));
   plan.env_steps = algorithm.train_every * config.environment.num_envs;
   plan.updates = algorithm.train_every;
+  plan.advice = "fewer or shorter algorithm.tuples take less";
   const Roles roles(config, ranks);
   if (roles.serves()) {
     plan.who.push_back(served_hosts(roles));
