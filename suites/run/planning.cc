@@ -36,7 +36,7 @@ bool is_open(std::string_view key, const YamlNode& value) {
          (key == "parallel.data" && value.text == "-1");
 }
 
-// Of a sample: products and attention, as the model writes them.
+// Of a micro-batch: products and attention, as the model writes them.
 double model_flops(const Profile& profile, int64_t layers) {
   double sum = 0;
   for (const WorkItem& item : profile.items) {
@@ -70,14 +70,12 @@ std::vector<std::string> keys_of_plans() {
 class Planning::Profiles {
  public:
   Profiles(const ModelRun& run, const YamlNode& tree, int64_t ids, const Context& context)
-      : tree_(tree), ids_(ids), context_(context) {
+      : run_(run), tree_(tree), ids_(ids), context_(context) {
     const std::unique_ptr<ModelRun> few = with_changes(run.with_layers(kFewBlocks));
     const std::unique_ptr<ModelRun> some = with_changes(run.with_layers(kBlocks));
     in_blocks_ =
         parameters_of_blocks(few->adapted_task().parameters, some->adapted_task().parameters);
     model_ = run.with_layers(kBlocks);
-    const Overrides own = run.profile_changes();
-    model_.insert(model_.end(), own.begin(), own.end());
   }
 
   const Profile& of(int64_t micro, Recompute recompute) {
@@ -104,6 +102,8 @@ class Planning::Profiles {
   Profile read(int64_t micro, Recompute recompute) const {
     constexpr const char* kNames[] = {"none", "selective", "full"};
     Overrides changes = model_;
+    const Overrides own = run_.profile_changes(2 * micro);
+    changes.insert(changes.end(), own.begin(), own.end());
     changes.push_back(fmt::format("memory.recompute={}", kNames[static_cast<size_t>(recompute)]));
     changes.push_back(fmt::format("batch.global={}", 2 * micro));
     changes.push_back(fmt::format("batch.micro={}", micro));
@@ -120,6 +120,7 @@ class Planning::Profiles {
                         kBlocks);
   }
 
+  const ModelRun& run_;
   const YamlNode& tree_;
   int64_t ids_;
   Context context_;
@@ -203,14 +204,15 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
   const bool along_tensor = task.positions.size() == 1;
   // Without equal blocks all is one.
   const int64_t layers = run->with_layers(1).empty() ? 1 : run->network()->num_layers();
-  input_.emplace(
-      ForecastInput{.cluster = cluster,
-                    .model = {layers, heads_of(*run), tokens, along_tensor},
-                    .units_per_sample = static_cast<double>(units.count),
-                    .global_batch = train.batch.global,
-                    .limit_bytes = limit,
-                    .model_flops = model_flops(profiles_->of(1, Recompute::kNone), layers),
-                    .dtype = train.precision.param_dtype()});
+  const int64_t together = run->samples_together();
+  const double flops = model_flops(profiles_->of(together, Recompute::kNone), layers);
+  input_.emplace(ForecastInput{.cluster = cluster,
+                               .model = {layers, heads_of(*run), tokens, along_tensor},
+                               .units_per_sample = static_cast<double>(units.count),
+                               .global_batch = train.batch.global,
+                               .limit_bytes = limit,
+                               .model_flops = flops / static_cast<double>(together),
+                               .dtype = train.precision.param_dtype()});
   refusals_ = std::make_unique<Refusals>(*this, std::move(task));
 }
 

@@ -1,5 +1,7 @@
 #include "suites/transformer/alignment/aligned_run.h"
 
+#include <numeric>
+
 #include "core/train/run_device.h"
 #include "core/train/session.h"
 #include "suites/run/stored_model.h"
@@ -167,10 +169,17 @@ void AlignedRun::settle(int64_t ids, const YamlNode& tree) {
   }
 }
 
-// How many answers a prompt gets changes no step.
-Overrides AlignedRun::profile_changes() const {
-  return objective && objective->type == ObjectiveType::kGrpo ? Overrides{"objective.grpo.group=2"}
-                                                              : Overrides();
+// As many answers share a prompt in micro-batches as in the run.
+Overrides AlignedRun::profile_changes(int64_t samples) const {
+  if (!objective || objective->type != ObjectiveType::kGrpo) {
+    return {};
+  }
+  const int64_t group = std::max<int64_t>(2, std::gcd(samples, objective->grpo.group));
+  return {fmt::format("objective.grpo.group={}", group)};
+}
+
+int64_t AlignedRun::samples_together() const {
+  return objective && objective->is_rewarded() ? groups().size : 1;
 }
 
 std::optional<int32_t> AlignedRun::taught_end() const {
@@ -203,6 +212,15 @@ bool AlignedRun::writes_exactly() const {
   return objective->writing().generation.exact.value_or(why_inexact(train).empty());
 }
 
+// Draws of dropout are by row, and ranks along `context` have parts of rows.
+AnswerGroups AlignedRun::groups() const {
+  const bool draws = causal_model()->has_dropout() || (lora && lora->dropout > 0);
+  const GrpoConfig writing = objective->writing();
+  return draws || train.parallel.context > 1
+             ? AnswerGroups()
+             : AnswerGroups{.size = writing.group, .answer_tokens = writing.answer_tokens};
+}
+
 int64_t AlignedRun::bytes_of_writing() const {
   if (!bytes_of_writing_) {
     const GrpoConfig writing = objective->writing();
@@ -226,7 +244,7 @@ int64_t AlignedRun::bytes_of_writing() const {
     const Dtype dtype = train.precision.param_dtype();
     const Decoder decoder(causal_model(), train.run.execution);
     const AnswerLogProbs log_probs(causal_model(), "", rows, data.seq_length, writing.generation,
-                                   train.run.execution);
+                                   train.run.execution, groups());
     bytes_of_writing_ = decoder.bytes(std::min(rows, writing.generation.rows.value_or(rows)),
                                       prompt, prompt + writing.answer_tokens - 1, dtype) +
                         log_probs.bytes(dtype);
@@ -275,7 +293,7 @@ TrainTask AlignedRun::task() const {
                          ? ppo_task(*network(), causal_model(), objective->ppo, data.seq_length,
                                     reference, dtype)
                          : grpo_task(*network(), causal_model(), objective->grpo, data.seq_length,
-                                     reference, dtype);
+                                     reference, dtype, groups());
     if (!task.frozen.empty()) {
       task.frozen_weights = this->reference();
     }
@@ -325,6 +343,7 @@ TrainData AlignedRun::samples(const Json& source) const {
             .lora = lora,
             .reference = lora ? "" : kReference,
             .log_interval = train.log.interval,
+            .groups = groups(),
             .exact = writes_exactly(),
             .execution = train.run.execution});
     out.training = [written = written_](uint64_t, const BatchPart& part, int64_t first) {

@@ -21,7 +21,8 @@ class AlignedRun : public CausalRun {
   void settle(int64_t ids, const YamlNode& tree) override;
   std::optional<int32_t> taught_end() const override;
   std::vector<Callback*> callbacks() const override;
-  Overrides profile_changes() const override;
+  Overrides profile_changes(int64_t samples) const override;
+  int64_t samples_together() const override;
 
  protected:
   void declare_data(ConfigFields& fields) override;
@@ -32,6 +33,7 @@ class AlignedRun : public CausalRun {
   RowKind row_kind() const;
   // Whether answers are written as objective.*.generation.exact says.
   bool writes_exactly() const;
+  AnswerGroups groups() const;
   // Of memory, to write them and to ask what is said of them.
   int64_t bytes_of_writing() const;
   // The weights that the run began with, under the names that preference_task() gives them.

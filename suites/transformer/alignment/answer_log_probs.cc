@@ -16,15 +16,16 @@ namespace mstrain {
 
 AnswerLogProbs::AnswerLogProbs(std::shared_ptr<const CausalModel> model, std::string reference,
                                int64_t rows, int64_t seq, const GenerationConfig& generation,
-                               Execution execution,
+                               Execution execution, const AnswerGroups& groups,
                                const std::shared_ptr<const SharedModel>& shared)
-    : model_(model), rows_(rows), seq_(seq), generation_(generation) {
-  policy_ = [model, generation](const Params& params, const Tensors& batch) {
-    return answer_log_probs(*model, params, batch[0], batch[1], drawn_from(generation, batch));
+    : model_(model), rows_(rows), seq_(seq), generation_(generation), groups_(groups) {
+  policy_ = [model, generation, groups](const Params& params, const Tensors& batch) {
+    return answer_log_probs(*model, params, batch[0], batch[1], drawn_from(generation, batch),
+                            groups);
   };
-  reference_ = [model, reference, generation](const Params& params, const Tensors& batch) {
+  reference_ = [model, reference, generation, groups](const Params& params, const Tensors& batch) {
     return reference_log_probs(*model, params, reference, batch[0], batch[1],
-                               drawn_from(generation, batch));
+                               drawn_from(generation, batch), groups);
   };
   valued_ = [model, generation](const Params& params, const Tensors& batch) {
     const Tensor features_btc = model->features(params, batch[0]);
@@ -66,7 +67,7 @@ int64_t AnswerLogProbs::bytes(Dtype dtype) const {
   return planned_memory(*model_, dtype, batch, {},
                         [&](const Params& p, std::span<const Tensor> in) {
                           return Tensors{answer_log_probs(*model_, p, in[0], in[1],
-                                                          drawn_from(generation_, in))};
+                                                          drawn_from(generation_, in), groups_)};
                         })
       .bytes;
 }

@@ -12,6 +12,7 @@
 #include "core/tensor/params.h"
 #include "core/train/sections.h"
 #include "suites/transformer/alignment/grpo_config.h"
+#include "suites/transformer/alignment/shared_prompts.h"
 #include "suites/transformer/text/causal_model.h"
 #include "suites/transformer/text/shared_model.h"
 
@@ -21,8 +22,10 @@ namespace mstrain {
 class AnswerLogProbs {
  public:
   // `reference`: as of preference_task(). `shared`: where ranks find them together, each given its parts of the weights; null: this one alone.
+  // `groups`: of the rows.
   AnswerLogProbs(std::shared_ptr<const CausalModel> model, std::string reference, int64_t rows,
                  int64_t seq, const GenerationConfig& generation, Execution execution,
+                 const AnswerGroups& groups = {},
                  const std::shared_ptr<const SharedModel>& shared = nullptr);
 
   // What of_policy() takes in memory beside weights of type `dtype`, by the plan of its program in the current context.
@@ -53,6 +56,7 @@ class AnswerLogProbs {
   std::shared_ptr<const CausalModel> model_;
   int64_t rows_, seq_;
   GenerationConfig generation_;
+  AnswerGroups groups_;
   Reader policy_, reference_, valued_;
 };
 

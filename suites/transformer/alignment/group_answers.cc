@@ -53,7 +53,7 @@ void GroupAnswers::prepare(const TensorParts& parts) {
   parts_ = &parts;
   decoder_.emplace(model_, options_.execution, generation.temperature, shared_);
   log_probs_.emplace(model_, options_.reference, options_.rows, options_.seq, generation,
-                     options_.execution, shared_);
+                     options_.execution, options_.groups, shared_);
 }
 
 std::unique_ptr<BatchStream> GroupAnswers::stream(const BatchPart& part, int64_t first) const {

@@ -28,7 +28,8 @@ struct GroupAnswersOptions {
   std::optional<LoraConfig> lora;
   std::string reference;     // as of preference_task()
   int64_t log_interval = 1;  // of these steps alone is measured what costs a pass over the answers
-  bool exact = false;        // objective.*.generation.exact, as the task has it
+  AnswerGroups groups;       // as the task has them
+  bool exact = false;        // objective.*.generation.exact, likewise
   Execution execution = Execution::kGraph;
 };
 

@@ -32,8 +32,18 @@ Tensor ratios(const GrpoConfig& config, const Tensor& log_prob_bt, const Tensor&
 }  // namespace
 
 Tensor answer_log_probs(const CausalModel& model, const Params& params, const Tensor& tokens_bt,
-                        const Tensor& targets_bt, const DrawnFrom& from) {
-  return drawn_log_probs(model, params, model.features(params, tokens_bt), targets_bt, from);
+                        const Tensor& targets_bt, const DrawnFrom& from,
+                        const AnswerGroups& groups) {
+  if (groups.shared_in(tokens_bt.dim(0)) == 1) {
+    return drawn_log_probs(model, params, model.features(params, tokens_bt), targets_bt, from);
+  }
+  const SharedPrompts rows(tokens_bt, targets_bt, groups);
+  DrawnFrom of_answers = from;
+  if (from.support.defined()) {
+    of_answers.support = rows.of_answers(from.support);
+  }
+  return rows.in_rows(drawn_log_probs(model, params, rows.features(model, params),
+                                      rows.of_answers(targets_bt), of_answers));
 }
 
 DrawnFrom drawn_from(const GenerationConfig& config, std::span<const Tensor> batch) {
@@ -49,12 +59,13 @@ void add_support(const GenerationConfig& config, Types& batch) {
 
 Tensor reference_log_probs(const CausalModel& model, const Params& params,
                            const std::string& reference, const Tensor& tokens_bt,
-                           const Tensor& targets_bt, const DrawnFrom& from) {
+                           const Tensor& targets_bt, const DrawnFrom& from,
+                           const AnswerGroups& groups) {
   const Context context = for_inference();
   const ContextScope scope(context);
   const LoraScope no_adapters(nullptr);
   const Params initial = reference.empty() ? params : params / reference;
-  return stop_gradient(answer_log_probs(model, initial, tokens_bt, targets_bt, from));
+  return stop_gradient(answer_log_probs(model, initial, tokens_bt, targets_bt, from, groups));
 }
 
 Tensor clipped_loss(const GrpoConfig& config, const Tensor& log_prob_bt, const Tensor& written_bt,
@@ -66,7 +77,7 @@ Tensor clipped_loss(const GrpoConfig& config, const Tensor& log_prob_bt, const T
 
 TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> model,
                     const GrpoConfig& config, int64_t seq, const std::string& reference,
-                    Dtype dtype) {
+                    Dtype dtype, const AnswerGroups& groups) {
   // Whoever does not train is asked what fine-tuning asks.
   TrainTask task = sft_task(network, model, RowKind::kSingle, seq);
   if (!reference.empty() && config.kl > 0) {
@@ -81,14 +92,14 @@ TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> m
     add_support(generation, types);
     return types;
   };
-  task.sums = [fine_tuning = std::move(task.sums), model = std::move(model), config, reference](
-                  const Params& params, std::span<const Tensor> batch) {
+  task.sums = [fine_tuning = std::move(task.sums), model = std::move(model), config, reference,
+               groups](const Params& params, std::span<const Tensor> batch) {
     if (!current_context().training) {
       return fine_tuning(params, batch.first(2));
     }
     const Tensor counted_bt = not_equal(batch[1], kIgnoreTarget);
     const DrawnFrom from = drawn_from(config.generation, batch);
-    const Tensor log_prob_bt = answer_log_probs(*model, params, batch[0], batch[1], from);
+    const Tensor log_prob_bt = answer_log_probs(*model, params, batch[0], batch[1], from, groups);
     const Tensor advantage_b1 = reshape(batch[2], {batch[2].dim(0), 1});
     Tensor loss_bt;
     if (config.passes == 1) {
@@ -98,7 +109,8 @@ TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> m
     }
     if (config.kl > 0) {
       const Tensor apart_bt =
-          reference_log_probs(*model, params, reference, batch[0], batch[1], from) - log_prob_bt;
+          reference_log_probs(*model, params, reference, batch[0], batch[1], from, groups) -
+          log_prob_bt;
       loss_bt = loss_bt + (exp(apart_bt) - apart_bt - 1) * config.kl;
     }
     const Tensor loss_b = sum(where(counted_bt, loss_bt, 0), {1});

@@ -9,6 +9,7 @@
 #include "core/train/task.h"
 #include "suites/run/network.h"
 #include "suites/transformer/alignment/grpo_config.h"
+#include "suites/transformer/alignment/shared_prompts.h"
 #include "suites/transformer/text/drawn.h"
 
 namespace mstrain {
@@ -17,18 +18,20 @@ namespace mstrain {
 // `passes` is more than 1 the log-probabilities f32 [rows, seq] of the tokens when they were written, NaN while the policy is that one. In training the loss is
 // minus ratio (the lesser of it and the clipped one) times advantage, by token, weighed as the configuration says, with kl times exp(d) - d - 1 where d = log p of the reference -
 // log p (Schulman's third estimator). Else it is the cross-entropy of the targets, with the metrics of supervised fine-tuning.
-// `reference`: as of preference_task(); asked where kl > 0.
+// `reference`: as of preference_task(); asked where kl > 0. `groups`: of the batch's rows.
 TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> model,
                     const GrpoConfig& config, int64_t seq, const std::string& reference,
-                    Dtype dtype);
+                    Dtype dtype, const AnswerGroups& groups = {});
 
 // log p of each target [b, t], 0 where there is none.
 Tensor answer_log_probs(const CausalModel& model, const Params& params, const Tensor& tokens_bt,
-                        const Tensor& targets_bt, const DrawnFrom& from = {});
+                        const Tensor& targets_bt, const DrawnFrom& from = {},
+                        const AnswerGroups& groups = {});
 // The same of the reference: without the run's adapters and dropout; no gradient passes. `params`: all weights.
 Tensor reference_log_probs(const CausalModel& model, const Params& params,
                            const std::string& reference, const Tensor& tokens_bt,
-                           const Tensor& targets_bt, const DrawnFrom& from = {});
+                           const Tensor& targets_bt, const DrawnFrom& from = {},
+                           const AnswerGroups& groups = {});
 
 // What the tokens of a batch were drawn from: its last tensor, i32 [rows, seq, support()], where that keeps supports.
 DrawnFrom drawn_from(const GenerationConfig& config, std::span<const Tensor> batch);

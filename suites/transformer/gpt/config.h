@@ -14,6 +14,8 @@ struct DropoutConfig {
   double attention = 0;
   double embedding = 0;
 
+  bool any() const { return hidden > 0 || attention > 0 || embedding > 0; }
+
   template <class V>
   void fields(V& v) {
     v("hidden", hidden, "of what attention and MLP add to the stream",

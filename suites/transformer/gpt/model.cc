@@ -56,7 +56,7 @@ Weight Gpt::head_weight(const Params& p, bool of_score) const {
 Tensor Gpt::embed(const Params& p, const Tensor& tokens_bt, const Tensor& positions_bt) const {
   const NameScope scope = NameScope::absolute(p.path());
   const int64_t t = tokens_bt.dim(1);
-  check(t <= config_.max_position_embeddings,
+  check(positions_bt.defined() || t <= config_.max_position_embeddings,
         "a sequence of {} tokens is longer than model.max_position_embeddings {}", t,
         config_.max_position_embeddings);
   const Init init = normal_init(config_.init.std);

@@ -18,6 +18,7 @@ class Gpt final : public CausalModel {
   int64_t vocab_size() const override { return *config_.vocab_size.value; }
   int64_t max_positions() const override { return config_.max_position_embeddings; }
   int64_t key_heads() const override { return config_.num_attention_heads; }
+  bool has_dropout() const override { return config_.dropout.any(); }
   using CausalModel::attention_options;
   AttentionOptions attention_options(int64_t layer) const override;
   Tensor features(const Params& p, const Tensor& tokens_bt,

@@ -21,6 +21,7 @@ class Llama final : public CausalModel {
   int64_t vocab_size() const override { return *config_.vocab_size.value; }
   int64_t max_positions() const override { return config_.longest_sequence(); }
   int64_t key_heads() const override { return config_.key_value_heads(); }
+  bool has_dropout() const override { return config_.dropout.attention > 0; }
   using CausalModel::attention_options;
   AttentionOptions attention_options(int64_t layer) const override;
   Tensor features(const Params& p, const Tensor& tokens_bt,

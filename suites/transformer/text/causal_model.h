@@ -24,9 +24,10 @@ struct TokenView {
   std::function<Tensor(int64_t layer, const Tensor& q_bthd, const Tensor& k_bthd,
                        const Tensor& v_bthd)>
       attend;
+  bool is_pure = false;  // attend() does nothing but give its result
 
   // What attend() sees inside a layer may leave it, which nothing in a layer that is computed again can.
-  Recompute kept(Recompute rule) const { return attend ? Recompute::kNone : rule; }
+  Recompute kept(Recompute rule) const { return attend && !is_pure ? Recompute::kNone : rule; }
 };
 
 class CausalModel {
@@ -37,6 +38,7 @@ class CausalModel {
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_positions() const = 0;  // tokens of the longest sequence
   virtual int64_t key_heads() const = 0;      // of keys and values
+  virtual bool has_dropout() const = 0;       // in training, of its own
   // Of a layer over a sequence from its first token on: causal, with the layer's scale and window.
   virtual AttentionOptions attention_options(int64_t layer) const = 0;
   AttentionOptions attention_options(int64_t layer, const TokenView& view) const;

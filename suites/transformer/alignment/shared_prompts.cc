@@ -1,0 +1,93 @@
+#include "suites/transformer/alignment/shared_prompts.h"
+
+#include <numeric>
+
+#include "core/base/error.h"
+#include "core/data/windows.h"
+#include "core/ops/build.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/index.h"
+#include "core/ops/reduce.h"
+#include "core/ops/shape.h"
+#include "suites/transformer/text/key_value_cache.h"
+
+namespace mstrain {
+
+int64_t AnswerGroups::shared_in(int64_t rows) const { return std::gcd(rows, size); }
+
+SharedPrompts::SharedPrompts(const Tensor& tokens_bt, const Tensor& targets_bt,
+                             const AnswerGroups& groups)
+    : rows_(tokens_bt.dim(0)), seq_(tokens_bt.dim(1)), answer_(groups.answer_tokens) {
+  const int64_t shared = groups.shared_in(rows_);
+  check(answer_ > 0 && answer_ < seq_, "answers of {} tokens in rows of {}", answer_, seq_);
+  prompts_ = rows_ / shared;
+  prompt_ = seq_ - answer_;
+  // Where answers' first tokens are drawn: rows without an answer begin where others of their prompt do.
+  const Tensor is_target_bt = cast(not_equal(targets_bt, kIgnoreTarget), Dtype::kI32);
+  const Tensor first_ps = reshape(argmax(is_target_bt), {prompts_, shared});
+  const Tensor with_answer_p = row_offsets(prompts_, shared) + argmax(first_ps);
+  const Tensor start_p1 = minimum(max(first_ps, {1}, /*keep_dims=*/true), prompt_);
+  const Tensor start_b1 = reshape(broadcast_to(start_p1, {prompts_, shared}), {rows_, 1});
+  places_ba_ = start_b1 + iota({rows_, answer_}, 1);
+
+  const Tensor prompts_pt = slice(gather(tokens_bt, with_answer_p, 0), 1, 0, prompt_);
+  const Tensor in_order[] = {flatten(prompts_pt), flatten(of_answers(tokens_bt))};
+  const Tensor places[] = {flatten(iota({prompts_, prompt_}, 1)), flatten(places_ba_)};
+  const int64_t tokens = prompts_ * prompt_ + rows_ * answer_;
+  tokens_1n_ = reshape(concat(in_order, 0), {1, tokens});
+  positions_1n_ = reshape(concat(places, 0), {1, tokens});
+
+  const Tensor key_bt = iota({rows_, seq_}, 1);
+  const Tensor of_prompt_bt =
+      reshape(
+          broadcast_to(reshape(row_offsets(prompts_, prompt_), {prompts_, 1}), {prompts_, shared}),
+          {rows_, 1}) +
+      minimum(key_bt, prompt_ - 1);
+  // Keys behind an answer's last token, which no query sees, are that token's.
+  const Tensor of_answer_bt = reshape(row_offsets(rows_, answer_), {rows_, 1}) +
+                              prompts_ * prompt_ + clip(key_bt - start_b1, 0, answer_ - 1);
+  keys_bt_ = where(less(key_bt, start_b1), of_prompt_bt, of_answer_bt);
+}
+
+Tensor SharedPrompts::of_answers(const Tensor& x_bt) const {
+  const Tensor at_ba = reshape(row_offsets(rows_, seq_), {rows_, 1}) + places_ba_;
+  return gather(flatten(x_bt, 0, 1), at_ba, 0);
+}
+
+Tensor SharedPrompts::in_rows(const Tensor& x_ba) const {
+  return scatter_add_along(zeros({x_ba.dtype(), {rows_, seq_}}), places_ba_, x_ba, 1);
+}
+
+Tensor SharedPrompts::features(const CausalModel& model, const Params& p) const {
+  TokenView view{.positions_bt = positions_1n_,
+                 .lengths_b = full({1}, static_cast<double>(seq_), Dtype::kI32)};
+  view.is_pure = true;
+  view.attend = [&](int64_t layer, const Tensor& q, const Tensor& k, const Tensor& v) {
+    return attend(model.attention_options(layer), q, k, v);
+  };
+  const Tensor x_1nc = model.features(p, tokens_1n_, view);
+  const int64_t first = prompts_ * prompt_;
+  return reshape(slice(x_1nc, 1, first, x_1nc.dim(1)), {rows_, answer_, x_1nc.dim(2)});
+}
+
+Tensor SharedPrompts::attend(const AttentionOptions& options, const Tensor& q_1nhd,
+                             const Tensor& k_1nhd, const Tensor& v_1nhd) const {
+  const int64_t first = prompts_ * prompt_;
+  const int64_t tokens = q_1nhd.dim(1);
+  const auto prompts = [&](const Tensor& x_1nhd) {
+    return reshape(slice(x_1nhd, 1, 0, first), {prompts_, prompt_, x_1nhd.dim(2), x_1nhd.dim(3)});
+  };
+  const auto keys = [&](const Tensor& x_1nhd) {
+    return gather(reshape(x_1nhd, {tokens, x_1nhd.dim(2), x_1nhd.dim(3)}), keys_bt_, 0);
+  };
+  const Tensor of_prompts = attention(prompts(q_1nhd), prompts(k_1nhd), prompts(v_1nhd), options);
+  AttentionOptions behind = options;
+  behind.start = select(places_ba_, 1, 0);
+  const Tensor q_bahd =
+      reshape(slice(q_1nhd, 1, first, tokens), {rows_, answer_, q_1nhd.dim(2), q_1nhd.dim(3)});
+  const Tensor of_answers = attention(q_bahd, keys(k_1nhd), keys(v_1nhd), behind);
+  const Tensor both[] = {flatten(of_prompts, 0, 1), flatten(of_answers, 0, 1)};
+  return expand_dims(concat(both, 0), 0);
+}
+
+}  // namespace mstrain
