@@ -229,6 +229,9 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop, Rank& ra
   bool is_dry = false;
   DryRun dry;
   SessionStart start;
+  start.with_defaults = [](const YamlNode& before) {
+    return resolved_config(real_files(), before);
+  };
   std::vector<std::string> changes;
   bool prints = false;
   bool shows_version = false;

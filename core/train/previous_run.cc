@@ -96,6 +96,23 @@ void check_no_sweep(FileSystem& files, const std::string& directory) {
   }
 }
 
+std::optional<YamlNode> previous_config(FileSystem& files, const std::string& directory,
+                                        const SessionStart& start) {
+  const std::string path = join_path(directory, kConfigFile);
+  if (!files.exists(path)) {
+    return std::nullopt;
+  }
+  YamlNode written = parse_yaml(files.read(path, 1 << 20), path);
+  if (start.with_defaults == nullptr) {
+    return written;
+  }
+  try {
+    return start.with_defaults(written);
+  } catch (const Error&) {  // it has keys that are gone, which are changes
+    return written;
+  }
+}
+
 std::optional<PreviousRun> find_previous(FileSystem& files, const std::string& directory,
                                          const std::string& folder, const TrainConfig& config,
                                          const YamlNode& resolved, const SessionStart& start) {
@@ -113,8 +130,8 @@ std::optional<PreviousRun> find_previous(FileSystem& files, const std::string& d
                     folder));
   }
   std::vector<KeyChange> changes;
-  if (const std::string path = join_path(directory, kConfigFile); files.exists(path)) {
-    changes = allowed_changes(path, parse_yaml(files.read(path, 1 << 20), path), resolved, start);
+  if (const auto before = previous_config(files, directory, start)) {
+    changes = allowed_changes(join_path(directory, kConfigFile), *before, resolved, start);
   }
   PreviousRun previous{folder, read_progress(files, folder), std::move(changes)};
   if (previous.progress.seed != static_cast<uint64_t>(config.run.seed)) {

@@ -25,6 +25,10 @@ struct PreviousRun {
 // Throws ConfigError where `directory` holds a sweep.
 void check_no_sweep(FileSystem& files, const std::string& directory);
 
+// The configuration that the run in `directory` began with; none where it is not written down.
+std::optional<YamlNode> previous_config(FileSystem& files, const std::string& directory,
+                                        const SessionStart& start);
+
 // The run in `directory`, whose newest sound checkpoint is `folder`; empty: there is none. Throws ConfigError for changes that nobody asked
 // for, where checkpoint.resume forbids to go on, and where a run ended whose checkpoints are gone.
 std::optional<PreviousRun> find_previous(FileSystem& files, const std::string& directory,

@@ -36,6 +36,8 @@ struct SessionStart {
   bool restart = false;  // what an earlier run wrote is removed, once the first batch is read
   std::function<void()>
       cleared;  // called then, where it is set: on the first rank, then on the others
+  // The configuration that an earlier version wrote down, with the defaults of keys that came since; null: as it is.
+  std::function<YamlNode(const YamlNode&)> with_defaults;
   std::vector<std::string> command;  // for run.json
   std::shared_ptr<Ranks> ranks;      // with whom the run is shared; null: alone
   PlannedStep planned_step;          // for a profile of many ranks

@@ -94,6 +94,7 @@ Outcome run_sweep(const RunRequest& request) {
     SessionStart start;
     start.restart = restart;
     start.cleared = restart ? cleared : nullptr;
+    start.with_defaults = request.start.with_defaults;
     start.command = request.start.command;
     start.ranks = request.start.ranks;
     const RunRequest one{

@@ -316,6 +316,17 @@ TEST(DryRun, SaysWhatTheRunWillStumbleOver) {
   const std::string another = "this run began with other values (model.hidden_size: ";
   EXPECT_THAT(warnings({old, "model.hidden_size=32"}), HasSubstr(another));
   EXPECT_EQ(warnings({old, "model.hidden_size=32", "--restart"}), "");
+  // An earlier version that wrote its configuration knew fewer keys: the run had the default of those that came since.
+  const std::string written = real_files().read(run.path("old/config.yaml"), 1 << 20);
+  const std::string line = "  label_smoothing: 0.0\n";
+  ASSERT_NE(written.find(line), written.npos);
+  std::string before = written;
+  before.erase(before.find(line), line.size());
+  write_text(run.path("old/config.yaml"), before);
+  EXPECT_EQ(warnings({old}), "");
+  EXPECT_THAT(warnings({old, "model.label_smoothing=0.1"}),
+              HasSubstr("other values (model.label_smoothing: 0.0, now 0.1"));
+  write_text(run.path("old/config.yaml"), written);
   EXPECT_THAT(warnings({old, "checkpoint.resume=never"}), HasSubstr("checkpoint.resume: never"));
   real_files().remove_all(run.path("old/checkpoints"));
   EXPECT_THAT(warnings({old}), HasSubstr("finished at step 2, and its checkpoints are gone"));

@@ -108,6 +108,7 @@ Outcome run_agent(const RunRequest& request) {
         SessionStart start;
         start.restart = cleared != nullptr;
         start.cleared = cleared;
+        start.with_defaults = request.start.with_defaults;
         start.command = request.start.command;
         return run_one({request.files, tree, request.stop, request.out, std::move(start)}, until,
                        /*tells=*/false);

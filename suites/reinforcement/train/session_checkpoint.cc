@@ -5,6 +5,7 @@
 #include "core/base/isa.h"
 #include "core/base/log.h"
 #include "core/train/checkpoint.h"
+#include "core/train/previous_run.h"
 #include "core/train/rank_talk.h"
 #include "core/train/run_device.h"
 #include "suites/reinforcement/train/agent_session.h"
@@ -72,9 +73,8 @@ std::optional<std::string> AgentSession::previous_checkpoint() {
         "on",
         folder));
   }
-  if (const std::string path = directory_->at(kConfigFile); files_.exists(path)) {
-    check_changes(path, parse_yaml(files_.read(path, 1 << 20), path), resolved_,
-                  request_.start.changes);
+  if (const auto before = previous_config(files_, config_.run.directory(), request_.start)) {
+    check_changes(directory_->at(kConfigFile), *before, resolved_, request_.start.changes);
   }
   return folder;
 }
