@@ -92,6 +92,18 @@ void forget_lines(YamlNode& node) {
   }
 }
 
+// A section or `type` that a null takes back is as if nothing had been said of it: neither has null for a value.
+void forget_taken_back(YamlNode& node, bool is_top) {
+  std::erase_if(node.children, [&](YamlNode& child) {
+    if (child.is_null()) {
+      return child.takes_back && (is_top || child.key == "type");
+    }
+    const bool had_keys = !child.children.empty();
+    forget_taken_back(child, /*is_top=*/false);
+    return had_keys && child.is_map() && child.children.empty();
+  });
+}
+
 constexpr const char* kCommandLine = "command line";
 
 // "a.b.c", no part of which is empty.
@@ -179,6 +191,7 @@ void apply_overrides(YamlNode& tree, std::span<const std::string> overrides) {
   for (const std::string& text : overrides) {
     apply_override(tree, text);
   }
+  forget_taken_back(tree, /*is_top=*/true);
 }
 
 const YamlNode* find_config(const YamlNode& tree, std::string_view path) {

@@ -178,7 +178,7 @@ class Search {
           continue;
         }
         layout.copies = k;
-        const Profile& profile = profile_of_(layout.micro / k, rule);
+        const Profile& profile = profile_of_(layout);
         for (int64_t stage : stages) {
           layout.zero = stage;
           if (std::string why = objection_ ? objection_(layout) : ""; !why.empty()) {
@@ -215,7 +215,7 @@ SearchResult search_layouts(const ForecastInput& input, const ProfileOf& profile
   out.objection = search.objection();
   out.considered = static_cast<int64_t>(all.size());
   const auto exactly = [&](const RunLayout& layout) {
-    return forecast(input, profile_of(layout.micro / layout.copies, layout.recompute), layout);
+    return forecast(input, profile_of(layout), layout);
   };
   std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
     return a.quick.seconds < b.quick.seconds;

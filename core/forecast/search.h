@@ -8,8 +8,8 @@
 
 namespace mstrain {
 
-// The profile of a micro-batch of so many samples.
-using ProfileOf = std::function<const Profile&(int64_t micro, Recompute recompute)>;
+// The profile of a micro-batch of a layout, or of one of its copies.
+using ProfileOf = std::function<const Profile&(const RunLayout& layout)>;
 
 // Why a layout is none that a run may have, for people; empty: it is one.
 using Objection = std::function<std::string(const RunLayout&)>;

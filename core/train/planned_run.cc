@@ -261,30 +261,45 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
   std::vector<int64_t> choices = divisors(mine);
   std::erase_if(choices, [&](int64_t rows) { return mine / rows < stages; });
   ThreadPool pool(context.ranks == nullptr ? std::min(1, context.num_threads() - 1) : 0);
-  if (about) {
-    auto [i, above] = largest_that_fits(choices, limit, pool, about);
-    if (above && *above - limit <= limit / kAboutMargin) {
-      ++i;
+  const auto largest_of = [&](std::span<const int64_t> sizes) {
+    if (about) {
+      auto [i, above] = largest_that_fits(sizes, limit, pool, about);
+      if (above && *above - limit <= limit / kAboutMargin) {
+        ++i;
+      }
+      PlannedRun run = with_micro(sizes[i]);
+      while (i > 0 && run.plan.total() > limit) {
+        run = with_micro(sizes[--i]);
+      }
+      return run;
     }
-    PlannedRun run = with_micro(choices[i]);
-    while (i > 0 && run.plan.total() > limit) {
-      run = with_micro(choices[--i]);
-    }
-    return finished(std::move(run));
-  }
-  std::mutex mutex;
-  std::map<int64_t, PlannedRun> planned;
-  const auto found = largest_that_fits(choices, limit, pool, [&](int64_t rows) {
-    PlannedRun run = with_micro(rows);
-    const int64_t total = run.plan.total();
-    if (total <= limit || rows == choices.front()) {
-      const std::scoped_lock lock(mutex);
-      planned.erase(planned.begin(), planned.lower_bound(rows));  // smaller ones fit, too
-      planned.emplace(rows, std::move(run));
-    }
-    return total;
+    std::mutex mutex;
+    std::map<int64_t, PlannedRun> planned;
+    const auto found = largest_that_fits(sizes, limit, pool, [&](int64_t rows) {
+      PlannedRun run = with_micro(rows);
+      const int64_t total = run.plan.total();
+      if (total <= limit || rows == sizes.front()) {
+        const std::scoped_lock lock(mutex);
+        planned.erase(planned.begin(), planned.lower_bound(rows));  // smaller ones fit, too
+        planned.emplace(rows, std::move(run));
+      }
+      return total;
+    });
+    return std::move(planned.at(sizes[found.first]));
+  };
+  // Memory grows with the micro-batch among those of whole groups of samples, and not from parts of groups to them.
+  const auto parts = std::stable_partition(choices.begin(), choices.end(), [&](int64_t rows) {
+    return rows % task.samples_together == 0;
   });
-  return finished(std::move(planned.at(choices[found.first])));
+  const std::span<const int64_t> whole(choices.begin(), parts);
+  const std::span<const int64_t> others(parts, choices.end());
+  if (!whole.empty()) {
+    PlannedRun run = largest_of(whole);
+    if (others.empty() || run.plan.total() <= limit) {
+      return finished(std::move(run));
+    }
+  }
+  return finished(largest_of(others));
 }
 
 }  // namespace mstrain

@@ -273,6 +273,9 @@ std::string describe(const KeyChange& change) {
 }
 
 Changing may_change(std::string_view key) {
+  if (is_in(key, "run.seed")) {
+    return Changing::kNever;
+  }
   for (const char* free : {"run", "parallel", "log", "profile", "find_lr", "sweep", "checkpoint",
                            "eval", "batch.micro", "schedule.total_steps", "fusion.explain",
                            "embedding_cache", "algorithm.threads", "data.workers", "evaluation"}) {

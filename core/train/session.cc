@@ -52,18 +52,25 @@ bool owes_last_visit(const std::vector<Callback*>& callbacks, const ProgressStat
 void check_monitors(const TrainConfig& config, const TrainTask& task, const TrainData& data,
                     const YamlNode& tree) {
   const std::vector<std::string> measured = metrics_of(task, data);
+  const auto check_any = [&](const char* key, const std::string& what) {
+    if (measured.empty()) {
+      config_fail(tree, key,
+                  fmt::format("{} needs evaluations: give data.valid or a data.split below 1, and "
+                              "eval.interval",
+                              what));
+    }
+  };
   const auto check_one = [&](const char* key, const std::string& name) {
+    check_any(key, name);
     if (std::find(measured.begin(), measured.end(), name) == measured.end()) {
       config_fail(
           tree, key,
-          measured.empty()
-              ? fmt::format("{} needs evaluations: give data.valid or a data.split below 1, and "
-                            "eval.interval",
-                            name)
-              : fmt::format("this run measures no {}; it measures {}", name,
-                            fmt::join(measured, ", ")));
+          fmt::format("this run measures no {}; it measures {}", name, fmt::join(measured, ", ")));
     }
   };
+  if (config.schedule.type == ScheduleType::kPlateau) {
+    check_any("schedule.type", "plateau");
+  }
   if (config.eval.early_stopping) {
     check_one("eval.early_stopping.monitor", config.eval.early_stopping->monitor);
   }

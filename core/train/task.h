@@ -78,6 +78,11 @@ struct TrainTask {
   // Where batches have no positions, but the model makes some of each sample: how many of them pass through all layers, as dim 1 of what
   // does.
   int64_t positions_inside = 0;
+  // In training: the first two dims of what passes through all layers, of so many samples; null: samples and positions.
+  std::function<Shape(int64_t rows)> stream;
+  // In training: how many samples that follow each other share work where one micro-batch has them, such as a prompt's answers. A sample takes the
+  // least memory and time where micro-batches are of whole groups.
+  int64_t samples_together = 1;
   std::vector<std::string> metrics;  // of kMetricKinds: what sums() gives besides the loss
   bool measures_steps = false;  // steps have the metrics, too: they cost little beside the loss
   bool has_scores = false;      // sums() gives them: evaluations rank the samples

@@ -50,6 +50,7 @@ TensorParts::TensorParts(const TrainTask& task, const TrainConfig& config, const
       way_(config.parallel.context_way),
       inside_(task.positions_inside),
       pieces_(config.parallel.overlap.tensor ? kPieces : 1),
+      stream_(task.stream),
       positions_(0),
       trained_(task.parameters.size()),
       whole_(task.parameters) {
@@ -210,8 +211,12 @@ GraphPtr TensorParts::divided(const GraphPtr& program, const Inputs& inputs, siz
   }
   options.outputs.resize(out->outputs().size(), Layout{kReplicated});
   if (positions_ > 0) {
-    options.scattered_along = axis_.name;
-    options.stream = {{inputs.rows, positions_}, kPositions};
+    const Shape stream =
+        stream_ && has_gradients ? stream_(inputs.rows) : Shape{inputs.rows, positions_};
+    if (stream[kPositions] % axis_.size == 0) {
+      options.scattered_along = axis_.name;
+      options.stream = {stream, kPositions};
+    }
   }
   options.pieces = pieces_;
   return partition(*out, Mesh{{axis_}}, options).program;

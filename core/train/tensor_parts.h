@@ -57,9 +57,10 @@ class TensorParts {
 
   MeshAxis axis_, context_;
   ContextWay way_;
-  int64_t inside_;     // positions of samples whose batches have none; 0: batches have them
-  int64_t pieces_;     // of products beside exchanges
-  int64_t positions_;  // dealt out between the products; 0: none are
+  int64_t inside_;  // positions of samples whose batches have none; 0: batches have them
+  int64_t pieces_;  // of products beside exchanges
+  std::function<Shape(int64_t rows)> stream_;  // TrainTask::stream
+  int64_t positions_;                          // dealt out between the products; 0: none are
   size_t trained_;
   std::vector<ParamSpec> whole_, held_;  // all weights, those that are trained first
   std::map<std::string, Shared, std::less<>> shared_;

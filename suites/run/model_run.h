@@ -96,10 +96,8 @@ class ModelRun {
   virtual LeastSize least_size() const = 0;
   // The same network with so many equal blocks, for plans that follow from those of fewer: by model.num_layers. None where it has no such key.
   virtual Overrides with_layers(int64_t layers) const;
-  // Changes that leave the work of a sample as it is, and let a batch of so many be planned.
-  virtual Overrides profile_changes(int64_t) const { return {}; }
-  // How many samples that follow each other have work in common, where they are in one micro-batch.
-  virtual int64_t samples_together() const { return 1; }
+  // Changes that leave the work of a sample as it is, and let any batch be planned that is twice a multiple of TrainTask::samples_together.
+  virtual Overrides profile_changes() const { return {}; }
   // Why no plan for a cluster tells what a run of it takes; it runs on any number of ranks along data then. None: one does.
   virtual std::optional<std::string> unplanned() const { return {}; }
   // Changes that make samples smaller, from mild to strong.

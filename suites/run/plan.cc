@@ -99,7 +99,7 @@ void plan(const PlanRequest& request) {
     if (const std::string why = planning.objection()(given); !why.empty()) {
       throw ConfigError(why);
     }
-    found = forecast(input, profile_of(given.micro / given.copies, given.recompute), given);
+    found = forecast(input, profile_of(given), given);
   } else {
     result = search_layouts(planning, fixed, static_cast<size_t>(request.top));
     found = result->best.empty() ? result->too_large[0] : result->best[0];
@@ -138,9 +138,7 @@ Timeline planned_step(FileSystem& files, const YamlNode& tree, const Cluster& cl
   apply_overrides(changed, Overrides{"parallel.plan=manual", fmt::format("batch.micro={}", micro)});
   const Planning planning(files, std::move(changed), cluster, ids);
   const RunLayout layout = planning.asked(micro);
-  return planned_step(planning.input(),
-                      planning.profile_of()(layout.micro / layout.copies, layout.recompute),
-                      layout);
+  return planned_step(planning.input(), planning.profile_of()(layout), layout);
 }
 
 }  // namespace mstrain

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include "core/base/error.h"
@@ -31,7 +32,7 @@ constexpr uint64_t kLargestPlan = 1 << 20;
 
 // Whether a value leaves the key to whoever lays a run out.
 bool is_open(std::string_view key, const YamlNode& value) {
-  return (key == "batch.micro" && value.text == "auto") ||
+  return value.is_null() || (key == "batch.micro" && value.text == "auto") ||
          (key == "parallel.sequence_parallel" && value.text == "auto") ||
          (key == "parallel.data" && value.text == "-1");
 }
@@ -70,18 +71,24 @@ std::vector<std::string> keys_of_plans() {
 class Planning::Profiles {
  public:
   Profiles(const ModelRun& run, const YamlNode& tree, int64_t ids, const Context& context)
-      : run_(run), tree_(tree), ids_(ids), context_(context) {
+      : tree_(tree), ids_(ids), context_(context) {
     const std::unique_ptr<ModelRun> few = with_changes(run.with_layers(kFewBlocks));
     const std::unique_ptr<ModelRun> some = with_changes(run.with_layers(kBlocks));
     in_blocks_ =
         parameters_of_blocks(few->adapted_task().parameters, some->adapted_task().parameters);
     model_ = run.with_layers(kBlocks);
+    some->train.parallel.context = 1;
+    together_ = some->adapted_task().samples_together;
+    const Overrides own = some->profile_changes();
+    model_.insert(model_.end(), own.begin(), own.end());
   }
 
-  const Profile& of(int64_t micro, Recompute recompute) {
-    const auto [found, is_new] = known_.try_emplace({micro, recompute});
+  // `in_parts`: of ranks that share sequences, where samples may not be together.
+  const Profile& of(int64_t micro, Recompute recompute, bool in_parts) {
+    in_parts = in_parts && together_ > 1;
+    const auto [found, is_new] = known_.try_emplace({micro, recompute, in_parts});
     if (is_new) {
-      found->second = read(micro, recompute);
+      found->second = read(micro, recompute, in_parts);
     }
     return found->second;
   }
@@ -99,13 +106,11 @@ class Planning::Profiles {
     return out;
   }
 
-  Profile read(int64_t micro, Recompute recompute) const {
+  Profile read(int64_t micro, Recompute recompute, bool in_parts) const {
     constexpr const char* kNames[] = {"none", "selective", "full"};
     Overrides changes = model_;
-    const Overrides own = run_.profile_changes(2 * micro);
-    changes.insert(changes.end(), own.begin(), own.end());
     changes.push_back(fmt::format("memory.recompute={}", kNames[static_cast<size_t>(recompute)]));
-    changes.push_back(fmt::format("batch.global={}", 2 * micro));
+    changes.push_back(fmt::format("batch.global={}", 2 * std::lcm(micro, together_)));
     changes.push_back(fmt::format("batch.micro={}", micro));
     changes.emplace_back("run.execution=graph");
     for (const char* key :
@@ -114,19 +119,21 @@ class Planning::Profiles {
       changes.push_back(fmt::format("parallel.{}", key));
     }
     const std::unique_ptr<ModelRun> run = with_changes(changes);
+    const TrainConfig train = run->train;
+    run->train.parallel.context = in_parts ? 2 : 1;
     const TrainTask task = run->adapted_task();
-    const StepProgram step(task, run->train, micro, context_);
+    const StepProgram step(task, train, micro, context_);
     return read_profile(plan_of(*step.program()), task, step.state_types(), in_blocks_, ids_,
                         kBlocks);
   }
 
-  const ModelRun& run_;
   const YamlNode& tree_;
   int64_t ids_;
   Context context_;
   Overrides model_;
   std::vector<bool> in_blocks_;
-  std::map<std::pair<int64_t, Recompute>, Profile> known_;
+  int64_t together_ = 1;
+  std::map<std::tuple<int64_t, Recompute, bool>, Profile> known_;
 };
 
 // What a run says of layouts that it refuses, by the checks that it begins with.
@@ -204,8 +211,8 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
   const bool along_tensor = task.positions.size() == 1;
   // Without equal blocks all is one.
   const int64_t layers = run->with_layers(1).empty() ? 1 : run->network()->num_layers();
-  const int64_t together = run->samples_together();
-  const double flops = model_flops(profiles_->of(together, Recompute::kNone), layers);
+  const int64_t together = task.samples_together;
+  const double flops = model_flops(profiles_->of(together, Recompute::kNone, false), layers);
   input_.emplace(ForecastInput{.cluster = cluster,
                                .model = {layers, heads_of(*run), tokens, along_tensor},
                                .units_per_sample = static_cast<double>(units.count),
@@ -219,8 +226,8 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
 Planning::~Planning() = default;
 
 ProfileOf Planning::profile_of() const {
-  return [this](int64_t micro, Recompute recompute) -> const Profile& {
-    return profiles_->of(micro, recompute);
+  return [this](const RunLayout& layout) -> const Profile& {
+    return profiles_->of(layout.micro / layout.copies, layout.recompute, layout.context > 1);
   };
 }
 

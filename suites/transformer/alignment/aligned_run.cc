@@ -1,7 +1,5 @@
 #include "suites/transformer/alignment/aligned_run.h"
 
-#include <numeric>
-
 #include "core/train/run_device.h"
 #include "core/train/session.h"
 #include "suites/run/stored_model.h"
@@ -17,12 +15,15 @@ namespace {
 constexpr const char* kReference = "reference";
 
 // Why sums of generation and of steps cannot have the same bits; empty: they can.
-std::string why_inexact(const TrainConfig& train) {
+std::string why_inexact(const TrainConfig& train, const CausalModel& model, int64_t seq) {
   const ParallelConfig& parallel = train.parallel;
   const bool keys_meet =
       parallel.context_way == ContextWay::kAllToAll || parallel.context_way == ContextWay::kGather;
   return !is_on_cpu(train.run)                        ? "run.device is not cpu"
          : train.precision.params != FloatType::kFp32 ? "precision.params is not fp32"
+         : model.turns_by_length(seq)
+             ? "model.rope.type dynamic turns longer texts otherwise, and steps have rows of "
+               "data.seq_length"
          : parallel.context > 1 && !keys_meet
              ? "parallel.context shares the sums of attention among ranks, unless "
                "parallel.context_way is all_to_all or gather"
@@ -116,7 +117,7 @@ void AlignedRun::check(const YamlNode& tree) const {
           tree, objective->section() + ".answer_tokens",
           fmt::format("leaves no room for prompts in data.seq_length, {}", data.seq_length));
     }
-    if (const std::string why = why_inexact(train);
+    if (const std::string why = why_inexact(train, *causal_model(), data.seq_length);
         writing.generation.exact.value_or(false) && !why.empty()) {
       config_fail(tree, objective->section() + ".generation.exact",
                   why + "; expected auto or false");
@@ -169,17 +170,11 @@ void AlignedRun::settle(int64_t ids, const YamlNode& tree) {
   }
 }
 
-// As many answers share a prompt in micro-batches as in the run.
-Overrides AlignedRun::profile_changes(int64_t samples) const {
-  if (!objective || objective->type != ObjectiveType::kGrpo) {
-    return {};
-  }
-  const int64_t group = std::max<int64_t>(2, std::gcd(samples, objective->grpo.group));
-  return {fmt::format("objective.grpo.group={}", group)};
-}
-
-int64_t AlignedRun::samples_together() const {
-  return objective && objective->is_rewarded() ? groups().size : 1;
+// How many answers a prompt gets changes no step where they share nothing.
+Overrides AlignedRun::profile_changes() const {
+  return objective && objective->type == ObjectiveType::kGrpo && groups().size == 1
+             ? Overrides{"objective.grpo.group=2"}
+             : Overrides();
 }
 
 std::optional<int32_t> AlignedRun::taught_end() const {
@@ -209,7 +204,8 @@ RowKind AlignedRun::row_kind() const {
 }
 
 bool AlignedRun::writes_exactly() const {
-  return objective->writing().generation.exact.value_or(why_inexact(train).empty());
+  return objective->writing().generation.exact.value_or(
+      why_inexact(train, *causal_model(), data.seq_length).empty());
 }
 
 // Draws of dropout are by row, and ranks along `context` have parts of rows.

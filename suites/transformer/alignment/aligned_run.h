@@ -21,8 +21,7 @@ class AlignedRun : public CausalRun {
   void settle(int64_t ids, const YamlNode& tree) override;
   std::optional<int32_t> taught_end() const override;
   std::vector<Callback*> callbacks() const override;
-  Overrides profile_changes(int64_t samples) const override;
-  int64_t samples_together() const override;
+  Overrides profile_changes() const override;
 
  protected:
   void declare_data(ConfigFields& fields) override;

@@ -92,6 +92,10 @@ TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> m
     add_support(generation, types);
     return types;
   };
+  task.samples_together = groups.size;
+  if (groups.size > 1) {
+    task.stream = [groups, seq](int64_t rows) { return groups.stream(rows, seq); };
+  }
   task.sums = [fine_tuning = std::move(task.sums), model = std::move(model), config, reference,
                groups](const Params& params, std::span<const Tensor> batch) {
     if (!current_context().training) {

@@ -15,6 +15,12 @@ namespace mstrain {
 
 int64_t AnswerGroups::shared_in(int64_t rows) const { return std::gcd(rows, size); }
 
+Shape AnswerGroups::stream(int64_t rows, int64_t seq) const {
+  const int64_t shared = shared_in(rows);
+  return shared == 1 ? Shape{rows, seq}
+                     : Shape{1, rows / shared * (seq - answer_tokens) + rows * answer_tokens};
+}
+
 SharedPrompts::SharedPrompts(const Tensor& tokens_bt, const Tensor& targets_bt,
                              const AnswerGroups& groups)
     : rows_(tokens_bt.dim(0)), seq_(tokens_bt.dim(1)), answer_(groups.answer_tokens) {

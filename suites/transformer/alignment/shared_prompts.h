@@ -14,6 +14,8 @@ struct AnswerGroups {
 
   // How many of `rows` rows that follow each other share a prompt.
   int64_t shared_in(int64_t rows) const;
+  // The first dims of what passes through all layers, of rows of `seq` tokens.
+  Shape stream(int64_t rows, int64_t seq) const;
 };
 
 class SharedPrompts {

@@ -22,6 +22,9 @@ class Llama final : public CausalModel {
   int64_t max_positions() const override { return config_.longest_sequence(); }
   int64_t key_heads() const override { return config_.key_value_heads(); }
   bool has_dropout() const override { return config_.dropout.attention > 0; }
+  bool turns_by_length(int64_t tokens) const override {
+    return config_.rope.type == RopeType::kDynamic && tokens > config_.max_position_embeddings;
+  }
   using CausalModel::attention_options;
   AttentionOptions attention_options(int64_t layer) const override;
   Tensor features(const Params& p, const Tensor& tokens_bt,

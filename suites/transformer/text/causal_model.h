@@ -39,6 +39,8 @@ class CausalModel {
   virtual int64_t max_positions() const = 0;  // tokens of the longest sequence
   virtual int64_t key_heads() const = 0;      // of keys and values
   virtual bool has_dropout() const = 0;       // in training, of its own
+  // Whether a token's numbers depend on how long its text becomes, of up to so many tokens.
+  virtual bool turns_by_length(int64_t) const { return false; }
   // Of a layer over a sequence from its first token on: causal, with the layer's scale and window.
   virtual AttentionOptions attention_options(int64_t layer) const = 0;
   AttentionOptions attention_options(int64_t layer, const TokenView& view) const;

@@ -289,6 +289,16 @@ TEST_F(ConfigTest, ANullLaidOverAKeyTakesItBackWhereItIsNoValue) {
             "command line: optimizer.beta: unknown key; did you mean optimizer.betas?");
 }
 
+// What is asked which sections there are, and of which type, before anything is read.
+TEST(Overrides, TakeSectionsAndTypesBack) {
+  YamlNode tree =
+      parse_yaml("model: {type: gpt, width: 3}\nsweep: {keys: {a: [1]}}\nlog: {}\n", "x");
+  const std::string changes[] = {"model.type=null", "sweep=null", "algorithm.type=null",
+                                 "model.width=null"};
+  apply_overrides(tree, changes);
+  EXPECT_THAT(flatten_config(tree), ElementsAre(Pair("model.width", "null"), Pair("log", "{}")));
+}
+
 TEST_F(ConfigTest, ExtendsCyclesAndMissingFilesAreErrors) {
   write("a.yaml", "extends: b.yaml\n");
   write("b.yaml", "model: {}\nextends: a.yaml\n");

@@ -314,7 +314,7 @@ TEST(Forecast, SequenceParallelismSharesWhatTensorParallelismKeepsWhole) {
 TEST(Search, FindsWhatFitsAndSaysWhyTheRestLost) {
   const Cluster cluster = cluster_of(kCluster);
   const Profile profile = plain_profile();
-  const ProfileOf profiles = [&](int64_t, Recompute) -> const Profile& { return profile; };
+  const ProfileOf profiles = [&](const RunLayout&) -> const Profile& { return profile; };
   const SearchResult result =
       search_layouts(input_of(cluster), profiles, layout_of(8, 1, 1, 4), {}, 4);
   ASSERT_FALSE(result.best.empty());

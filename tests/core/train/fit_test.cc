@@ -388,6 +388,9 @@ TEST_F(Fit, MonitorsOfWhatIsNotMeasuredAreRefusedAtTheStart) {
   data.evaluation.clear();
   EXPECT_THAT(message(config, data),
               HasSubstr("schedule.reduce_on_plateau.monitor: eval_loss needs evaluations"));
+  config.schedule.reduce_on_plateau.reset();
+  config.schedule.type = ScheduleType::kPlateau;
+  EXPECT_THAT(message(config, data), HasSubstr("schedule.type: plateau needs evaluations"));
   EXPECT_FALSE(real_files().exists(folder_ / "run/metrics.jsonl"));
 }
 

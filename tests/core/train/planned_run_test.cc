@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/ops/shape.h"
 #include "core/train/numbers.h"
 #include "tests/core/train/small_task.h"
 
@@ -50,6 +51,34 @@ TEST(Plan, AutoTakesTheLargestMicroBatchThatFits) {
   EXPECT_EQ(plan_run(task, config, context, total(512), true).plan.micro, 512);
   EXPECT_EQ(plan_run(task, config, context, total(512) - 1, true).plan.micro, 256);
   EXPECT_EQ(plan_run(task, config, context, 1, true).plan.micro, 1);
+}
+
+// As a prompt's answers, which share it in micro-batches that hold all of them.
+TEST(Plan, AutoTakesWholeGroupsOfSamplesWhereTheyFit) {
+  TrainTask task = small_task();
+  task.samples_together = 4;
+  task.sums = [sums = task.sums](const Params& params, std::span<const Tensor> batch) {
+    if (batch[0].dim(0) % 4 == 0) {
+      return sums(params, batch);
+    }
+    Tensors repeated;
+    for (const Tensor& x : batch) {
+      repeated.push_back(concat(Tensors(64, x), 0));
+    }
+    return sums(params, repeated);
+  };
+  TrainConfig config = small_config("unused");
+  config.batch.global = 24;
+  config.checkpoint.async = false;
+  const Context context = make_context(config);
+  const auto total = [&](int64_t micro) {
+    return plan_run(task, config, context, kPlenty, true, micro).plan.total();
+  };
+  ASSERT_GT(total(1), total(12));
+  EXPECT_EQ(plan_run(task, config, context, total(4), true).plan.micro, 4);
+  EXPECT_EQ(plan_run(task, config, context, total(8), true).plan.micro, 8);
+  EXPECT_EQ(plan_run(task, config, context, kPlenty, true).plan.micro, 24);
+  EXPECT_EQ(plan_run(task, config, context, total(4) - 1, true).plan.micro, 1);
 }
 
 TEST(Plan, ACopyForCheckpointsIsCountedAndNeverCostsMore) {

@@ -130,7 +130,7 @@ TEST(Sections, OnlySomeKeysMayChangeInTheMiddleOfARun) {
   EXPECT_EQ(may_change("embedding.eviction.ttl_steps"), Changing::kOnRequest);
   for (const char* key :
        {"model.hidden_size", "embedding.optimizer.kind", "optimizer.type", "data.seq_length",
-        "data.tokenizer.type", "precision.params", "optimizer.lrx"}) {
+        "data.tokenizer.type", "precision.params", "optimizer.lrx", "run.seed"}) {
     EXPECT_EQ(may_change(key), Changing::kNever) << key;
   }
 }

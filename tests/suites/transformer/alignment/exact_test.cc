@@ -348,6 +348,17 @@ TEST_P(Exact, TextsDoNotDependOnHowManyAreWrittenAtATime) {
   check(Execution::kEager, 9, stop);
 }
 
+TEST(ExactModels, DoNotTurnByTheLengthThatATextWillHave) {
+  llama::LlamaConfig config;
+  config.vocab_size = kExactVocab;
+  config.max_position_embeddings = 32;
+  EXPECT_FALSE(llama::Llama(config).turns_by_length(64));
+  config.rope.type = RopeType::kDynamic;
+  config.rope.factor = 4;
+  EXPECT_TRUE(llama::Llama(config).turns_by_length(33));
+  EXPECT_FALSE(llama::Llama(config).turns_by_length(32));
+}
+
 // Or the test above would tell nothing.
 TEST_P(Exact, OtherContextsHaveOtherSums) {
   const std::shared_ptr<const CausalModel> model = GetParam().make(/*is_shared=*/false);
