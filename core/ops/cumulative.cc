@@ -1,11 +1,13 @@
 // Products, maxima and minima of the elements up to each place. (Sums: reduce.cc.)
 #include <array>
 
+#include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/index.h"
 #include "core/ops/layouts.h"
 #include "core/ops/reduce.h"
+#include "core/ops/shape.h"
 
 namespace mstrain {
 namespace {
@@ -29,18 +31,32 @@ Types infer_extremum(std::span<const TensorType> in, const Attrs& attrs) {
   return {in[0], {Dtype::kI32, in[0].shape}};
 }
 
-// Each product, times the sum of t / x so far. Up to a single zero only its own term is left, after a second one none.
+// The tangent d of the products y up to each element: d[i] = x[i] d[i - 1] + y[i - 1] t[i]. Every step lets d reach twice as
+// far back, over `factor`, the products of the elements between. Nothing is divided, so that derivatives of every order are
+// right where elements are 0.
 Tensors jvp_product(const Application& node, std::span<const Tensor> t) {
-  const Tensor& x = node.inputs[0];
   const int axis = axis_in(node.attrs);
-  const bool reverse = node.attrs.flag("reverse");
-  const Tensor zero = equal(x, 0);
-  const Tensor zeros = cumsum(cast(zero, Dtype::kI32), axis, reverse);
-  const Tensor rest = where(zero, 1, x);
-  const Tensor product = cumprod(rest, axis, reverse);
-  const Tensor terms = cumsum(t[0] / rest, axis, reverse);
-  const Tensor term = cumsum(where(zero, t[0], 0), axis, reverse);
-  return {product * where(equal(zeros, 0), terms, where(equal(zeros, 1), term, 0))};
+  const int64_t n = node.inputs[0].dim(axis);
+  if (n <= 1) {
+    return {t[0]};
+  }
+  const auto forwards = [&](const Tensor& x) {
+    return node.attrs.flag("reverse") ? flip(x, {axis}) : x;
+  };
+  const auto part = [&](const Tensor& x, int64_t start, int64_t stop) {
+    return slice(x, axis, start, stop);
+  };
+  Tensor d = forwards(widened(t[0]));
+  const Tensor y = forwards(widened(node.outputs[0]));
+  Tensor factor = part(forwards(widened(node.inputs[0])), 1, n);
+  d = concat({part(d, 0, 1), part(d, 1, n) * part(y, 0, n - 1)}, axis);
+  for (int64_t by = 1; by < n; by *= 2) {
+    d = concat({part(d, 0, by), part(d, by, n) + factor * part(d, 0, n - by)}, axis);
+    if (2 * by < n) {
+      factor = part(factor, by, n - by) * part(factor, 0, n - 2 * by);
+    }
+  }
+  return {cast(forwards(d), t[0].dtype())};
 }
 
 Tensors jvp_extremum(const Application& node, std::span<const Tensor> t) {

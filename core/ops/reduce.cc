@@ -3,6 +3,7 @@
 #include <limits>
 #include <optional>
 
+#include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/layouts.h"
@@ -103,17 +104,31 @@ Tensors jvp_extremum(const Application& node, std::span<const Tensor> t) {
   return {sum(t[0] * chosen, axes) / sum(chosen, axes)};
 }
 
-// Each element times the product of the others; a single zero leaves only its own term.
+// For each element the product of the others along `axis`: of those before it and those after it.
+Tensor product_of_others(const Tensor& x, int axis) {
+  const int64_t n = x.dim(axis);
+  Shape edge = x.shape();
+  edge[axis] = std::min<int64_t>(n, 1);
+  const Tensor one = full(edge, 1, x.dtype());
+  if (n <= 1) {
+    return one;
+  }
+  const Tensor before = cumprod(slice(x, axis, 0, n - 1), axis);
+  const Tensor after = cumprod(slice(x, axis, 1, n), axis, true);
+  return concat({one, before}, axis) * concat({after, one}, axis);
+}
+
+// Each tangent times the product of the other elements. Nothing is divided, so that derivatives of every order are right
+// where elements are 0.
 Tensors jvp_prod(const Application& node, std::span<const Tensor> t) {
-  const Tensor& x = node.inputs[0];
   const Shape& axes = node.attrs.ints("axes");
-  const Tensor zero = equal(x, 0);
-  const Tensor zeros_in_group = with_dims(sum(cast(zero, x.dtype()), axes), x.shape(), axes);
-  const Tensor rest = where(zero, 1, x);
-  const Tensor product = with_dims(prod(rest, axes), x.shape(), axes);
-  const Tensor others = where(equal(zeros_in_group, 0), product / rest,
-                              where(logical_and(equal(zeros_in_group, 1), zero), product, 0));
-  return {sum(t[0] * others, axes)};
+  Tensor products = widened(node.inputs[0]);  // over the axes so far
+  Tensor terms = widened(t[0]);
+  for (int i = 0; i < axes.rank(); ++i) {
+    products = i > 0 ? prod(products, {axes[i - 1]}, true) : products;
+    terms = terms * product_of_others(products, static_cast<int>(axes[i]));
+  }
+  return {cast(sum(terms, axes), t[0].dtype())};
 }
 
 Tensors vjp_cumsum(const Application& node, std::span<const Tensor> ct) {

@@ -32,6 +32,14 @@ Tensor concat(std::span<const Tensor> parts, int axis,
               const SourceLocation& where = SourceLocation::current());
 Tensor stack(std::span<const Tensor> parts, int axis,
              const SourceLocation& where = SourceLocation::current());
+inline Tensor concat(std::initializer_list<Tensor> parts, int axis,
+                     const SourceLocation& where = SourceLocation::current()) {
+  return concat(std::span(parts.begin(), parts.size()), axis, where);
+}
+inline Tensor stack(std::initializer_list<Tensor> parts, int axis,
+                    const SourceLocation& where = SourceLocation::current()) {
+  return stack(std::span(parts.begin(), parts.size()), axis, where);
+}
 // Parts of the given sizes along `axis` / of one size each and without the axis.
 Tensors split(const Arg& x, const Shape& sizes, int axis);
 Tensors unstack(const Arg& x, int axis);

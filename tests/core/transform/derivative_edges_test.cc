@@ -1,10 +1,11 @@
-// Values and derivatives of elementwise operations where formulas meet 0 · inf, inf / inf and the like: both directions, in
+// Values and derivatives of elementwise operations and products where formulas meet 0 · inf, inf / inf and the like: both directions, in
 // f32 and f64, on both backends.
 #include <cmath>
 #include <limits>
 
 #include "core/ir/backend.h"
 #include "core/ops/elementwise.h"
+#include "core/transform/jacobian.h"
 #include "tests/amount.h"
 #include "tests/core/transform/support.h"
 
@@ -315,6 +316,72 @@ TEST(DerivativeEdges, OfActivationsASecondTime) {
         return sum(grad([&](const Tensor& x) { return sum(f(x)); })(x));
       };
       EXPECT_EQ(item(grad(slope)(f64({x}))), 0) << x;
+    }
+  }
+}
+
+// Each row of x[n, m] as factors that are multiplied one by one, with a weight for each product on the way.
+Tensor products_by_hand(const Tensor& x, bool only_last, bool reverse) {
+  Tensor product;
+  Tensor total = zeros({x.dtype(), {x.dim(0)}});
+  for (int64_t i = 0; i < x.dim(1); ++i) {
+    const Tensor factor = select(x, 1, reverse ? x.dim(1) - 1 - i : i);
+    product = product.defined() ? product * factor : factor;
+    total = only_last ? product : total + product * (i + 1);
+  }
+  return sum(total);
+}
+
+// The derivatives of f up to the third, in every nesting of the two modes up to the second.
+template <class F>
+Tensors derivatives(const F& f, const Tensor& x) {
+  return {grad(f)(x),
+          jacobian_forward(f)(x),
+          hessian(f)(x),
+          jacobian(grad(f))(x),
+          jacobian(jacobian_forward(f))(x),
+          jacobian_forward(jacobian_forward(f))(x),
+          jit(hessian(f))(x),
+          jacobian(hessian(f))(x),
+          jacobian_forward(jacobian(grad(f)))(x)};
+}
+
+template <class F, class G>
+void expect_same_derivatives(const F& f, const G& by_hand, const Tensor& x) {
+  on_both_backends([&](Dtype dtype) {
+    const Tensors actual = derivatives(f, cast(x, dtype));
+    const Tensors expected = derivatives(by_hand, cast(x, dtype));
+    for (size_t i = 0; i < actual.size(); ++i) {
+      SCOPED_TRACE(fmt::format("derivative {} at {}", i, to_text(x)));
+      expect_equal(actual[i], expected[i]);  // of small integers: exact
+    }
+  });
+}
+
+TEST(DerivativeEdges, OfProductsOfZerosInEveryOrder) {
+  expect_equal(hessian([](const Tensor& x) { return prod(x); })(f64({0, 2, 3})),
+               reshape(f64({0, 3, 2, 3, 0, 0, 2, 0, 0}), {3, 3}));
+  for (const Tensor& x :
+       {reshape(f64({0, 2, 3, 5, 1, 2, 3, 4}), {2, 4}),
+        reshape(f64({2, 0, 3, 0, 0, 0, 0, 7}), {2, 4}),
+        reshape(f64({2, 0, 3, 0, -1, 2, 0}), {1, 7}), reshape(f64({0, 3}), {1, 2})}) {
+    const auto rows = [](const Tensor& x) { return sum(prod(x, {1})); };
+    const auto by_hand = [](const Tensor& x) { return products_by_hand(x, true, false); };
+    expect_same_derivatives(rows, by_hand, x);
+    const auto all = [](const Tensor& x) { return prod(x); };
+    const auto all_by_hand = [](const Tensor& x) {
+      return products_by_hand(reshape(x, {1, -1}), true, false);
+    };
+    expect_same_derivatives(all, all_by_hand, x);
+    for (const bool reverse : {false, true}) {
+      const auto running = [&](const Tensor& x) {
+        const Tensor weights = iota({x.dim(1)}, 0, x.dtype()) + 1;
+        return sum(cumprod(x, 1, reverse) * (reverse ? flip(weights, {0}) : weights));
+      };
+      const auto running_by_hand = [&](const Tensor& x) {
+        return products_by_hand(x, false, reverse);
+      };
+      expect_same_derivatives(running, running_by_hand, x);
     }
   }
 }
