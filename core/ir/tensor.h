@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <optional>
 
@@ -55,10 +56,13 @@ class Tensor {
   std::optional<Value> value_in(const Trace& trace) const;
   // Whether it belongs to a trace that is still open.
   bool traced() const;
-  // Whether this handle alone holds the memory, all of it, so that it may be written.
+  // Whether this handle alone holds the memory, all of it, so that it may be written, and after what other threads that
+  // held it did.
   bool sole_owner() const {
-    return impl_.use_count() == 1 && impl_->buffer.unique() && impl_->offset == 0 &&
-           view().contiguous();
+    const bool sole = impl_.use_count() == 1 && impl_->buffer.unique() && impl_->offset == 0 &&
+                      view().contiguous();
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return sole;
   }
   // Equal for copies of one handle.
   const void* identity() const { return impl_.get(); }

@@ -78,6 +78,7 @@ JitCache::Entry& JitCache::find(
           options_.name, lines_of(form.paths)[i], to_string(leaves[i].type()));
     }
   }
+  const std::lock_guard lock(finding_);
   const Context& context = current_context();
   const auto matches = [&](const Key& key) {
     return key.training == context.training && key.batch_invariant == context.batch_invariant &&
@@ -108,17 +109,39 @@ JitCache::Entry& JitCache::find(
   if (!entries_.empty() && options_.tells) {
     log_info("{} is compiled again: {}", options_.name, last_reason_);
   }
-  Entry entry;
+  std::shared_ptr<void> results;
+  Tensors captures;
   const GraphPtr graph = trace_program(
-      key.types, [&](std::span<const Tensor> traced) { return f(traced, entry.form); },
-      &entry.captures);
+      key.types, [&](std::span<const Tensor> traced) { return f(traced, results); }, &captures);
   CompileOptions options{options_.level, options_.rules_off, false, donated, options_.loss_chunks};
   options.donated.resize(graph->inputs().size(), false);
   options.keeps_results = options_.keeps_results;
-  entry.program = compile(*graph, options);
+  std::unique_ptr<Program> program = compile(*graph, options);
   ++compile_count_;
-  entries_.emplace_back(std::move(key), std::move(entry));
-  return entries_.back().second;
+  Entry& entry = entries_
+                     .emplace_back(std::piecewise_construct, std::forward_as_tuple(std::move(key)),
+                                   std::tuple<>())
+                     .second;
+  entry.program_ = std::move(program);
+  entry.captures_ = std::move(captures);
+  entry.form_ = std::move(results);
+  return entry;
+}
+
+Tensors JitCache::Entry::run(Tensors leaves) {
+  leaves.insert(leaves.end(), captures_.begin(), captures_.end());
+  const std::lock_guard lock(running_);
+  return program_->run(std::move(leaves));
+}
+
+int64_t JitCache::compile_count() const {
+  const std::lock_guard lock(finding_);
+  return compile_count_;
+}
+
+std::string JitCache::last_reason() const {
+  const std::lock_guard lock(finding_);
+  return last_reason_;
 }
 
 }  // namespace mstrain

@@ -7,6 +7,9 @@
 // among the arguments are fixed too: f is recorded again for other ones, so that what changes often is better a tensor.
 // Inside another transform a jitted function is simply f. Same numbers as eager mode.
 //
+// Threads may call one jitted function at once: programs are compiled one after the other, and runs of one program take
+// turns. (Inside another transform they call f, as they are.)
+//
 // A run that throws (an id out of range, no memory) gives no result; a device that runs late throws where a result is read.
 // Arguments that were given away with std::move are lost: they were perhaps half overwritten, and nobody can see them any
 // more. Whatever else the caller holds keeps its value, also a donated argument of which it kept a copy, and the next run is
@@ -14,7 +17,9 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <typeindex>
 
@@ -114,14 +119,22 @@ void install_compiler(ProgramCompiler compiler);
 // Compiles for the current context; allocates nothing until it first runs.
 std::unique_ptr<Program> compile(const Graph& graph, const CompileOptions& options = {});
 
-// The untyped half of a jitted function: compiled programs by argument types.
+// The untyped half of a jitted function: compiled programs by argument types. Threads may use it at once.
 class JitCache {
  public:
   explicit JitCache(JitOptions options) : options_(std::move(options)) {}
-  struct Entry {
-    std::unique_ptr<Program> program;
-    Tensors captures;
-    std::shared_ptr<void> form;  // a result without tensors: how to put the outputs together
+  class Entry {
+   public:
+    // One run at a time. Programs that wait for each other, as those of ranks do, are several entries.
+    Tensors run(Tensors leaves);
+    const void* form() const { return form_.get(); }
+
+   private:
+    friend class JitCache;
+    std::mutex running_;
+    std::unique_ptr<Program> program_;
+    Tensors captures_;
+    std::shared_ptr<void> form_;  // a result without tensors: how to put the outputs together
   };
   // The arguments of a call but for the tensors' values: what a program is recorded for.
   struct Form {
@@ -131,14 +144,14 @@ class JitCache {
     friend bool operator==(const Form&, const Form&) = default;
   };
   // The program for arguments `leaves`; recorded by `f` on the first call with their types. `f` also gives the form of
-  // the results.
+  // the results. Lives as long as the cache.
   Entry& find(std::span<const Tensor> leaves, const Form& form, const std::vector<bool>& donated,
               const std::function<Tensors(std::span<const Tensor>, std::shared_ptr<void>&)>& f);
   // Throws where donate names an argument that a call of `arguments` has not.
   void check_donated(int arguments) const;
   // How often something was compiled, and why the last time.
-  int64_t compile_count() const { return compile_count_; }
-  const std::string& last_reason() const { return last_reason_; }
+  int64_t compile_count() const;
+  std::string last_reason() const;
   const JitOptions& options() const { return options_; }
 
  private:
@@ -153,8 +166,9 @@ class JitCache {
     friend bool operator==(const Key&, const Key&) = default;
   };
   std::string reason_for(const Key& key) const;
-  JitOptions options_;
-  std::vector<std::pair<Key, Entry>> entries_;
+  const JitOptions options_;
+  mutable std::mutex finding_;  // guards what follows
+  std::deque<std::pair<Key, Entry>> entries_;
   int64_t compile_count_ = 0;
   std::string last_reason_;
 };
@@ -201,13 +215,11 @@ class Jit {
           results = std::make_shared<Result>(with_leaves(result, Tensors(flat.size())));
           return flat;
         });
-    leaves.insert(leaves.end(), entry.captures.begin(), entry.captures.end());
-    return with_leaves(*static_cast<const Result*>(entry.form.get()),
-                       entry.program->run(std::move(leaves)));
+    return with_leaves(*static_cast<const Result*>(entry.form()), entry.run(std::move(leaves)));
   }
 
   int64_t compile_count() const { return cache_->compile_count(); }
-  const std::string& last_reason() const { return cache_->last_reason(); }
+  std::string last_reason() const { return cache_->last_reason(); }
 
  private:
   bool is_donated(int position) const {

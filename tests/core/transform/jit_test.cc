@@ -1,5 +1,7 @@
 #include "core/tensor/jit.h"
 
+#include <thread>
+
 #include "core/ops/index.h"
 #include "core/runtime/context.h"
 #include "core/transform/jacobian.h"
@@ -199,6 +201,67 @@ TEST(Jit, StridedArgumentsAreRead) {
   expect_equal(f(transpose(x)), transpose(x) * 2);
   expect_equal(f(transpose(random_tensor({3, 4}, 5))), transpose(random_tensor({3, 4}, 5)) * 2);
   EXPECT_EQ(f.compile_count(), 1);
+}
+
+// Calls f(thread) from four threads.
+template <class F>
+void from_threads(const F& f) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&f, i] { f(i); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+TEST(Jit, ThreadsCallOneFunctionAtOnce) {
+  const auto square = jit([](const Tensor& x) { return x * x; });
+  const auto f = jit(
+      [&](const Tensor& x, const Tensor& y) {
+        const Tensor table = matmul(expand_dims(sin(x), 1), expand_dims(square(y), 0));
+        return std::pair(sum(cumsum(table, 0), {1}), sum(table));
+      },
+      {.tells = false});
+  const auto plain = [](const Tensor& x, const Tensor& y) {
+    const Tensor table = matmul(expand_dims(sin(x), 1), expand_dims(y * y, 0));
+    return std::pair(sum(cumsum(table, 0), {1}), sum(table));
+  };
+  for (const bool same_shapes : {true, false}) {
+    from_threads([&](int thread) {
+      for (int round = 0; round < 25; ++round) {
+        const auto seed = static_cast<uint64_t>(100 * thread + round);
+        const Tensor x = random_tensor({same_shapes ? 40 : 41 + thread + 4 * (round % 3)}, seed);
+        const auto [rows, total] = f(x, x);
+        const auto [expected_rows, expected_total] = plain(x, x);
+        expect_near(rows, expected_rows, 1e-11);
+        expect_near(total, expected_total, 1e-11);
+      }
+    });
+    EXPECT_EQ(f.compile_count(), same_shapes ? 1 : 13);
+  }
+}
+
+TEST(Jit, ThreadsDonateToOneFunctionAtOnce) {
+  const auto step =
+      jit([](const Tensor& x, const Tensor& by) { return x * 2 + by; }, {.donate = {0}});
+  from_threads([&](int thread) {
+    Tensor x = full({64}, thread, Dtype::kF64);
+    const Tensor kept = x;
+    for (int round = 0; round < 20; ++round) {
+      x = step(std::move(x), full({64}, -thread, Dtype::kF64));
+    }
+    expect_equal(x, kept);
+  });
+}
+
+TEST(Jit, AFunctionMayCallItself) {
+  using Recursive = std::function<Tensor(const Tensor&, int)>;
+  Recursive call;
+  const auto f =
+      jit([&](const Tensor& x, int times) { return times == 0 ? x : call(x * 2, times - 1); });
+  call = [&](const Tensor& x, int times) { return f(x, times); };
+  EXPECT_EQ(item(f(f64(3), 4)), 48);
 }
 
 TEST(Jit, ShapeErrorsNameTheUsersLine) {
