@@ -47,6 +47,7 @@ Types infer(std::span<const TensorType> in, const Attrs& attrs) {
   const std::string& kind = attrs.text("kind");
   const Dtype dtype = attrs.dtype("dtype");
   attrs.integer("site");
+  expect_dims(attrs.ints("shape"));
   if (kind == "bits" ? dtype != Dtype::kU32
                      : !is_floating(dtype) || (kind != "uniform" && kind != "normal")) {
     throw ShapeError(fmt::format("does not draw {} of {}", kind, name_of(dtype)));

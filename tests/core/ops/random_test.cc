@@ -172,5 +172,15 @@ TEST_F(Random, KeysMustBeKeys) {
               HasSubstr("random: the key is f32[], not u32[2]"));
 }
 
+TEST_F(Random, NegativeDimsAreErrors) {
+  const Tensor key = rng_key(1);
+  EXPECT_THAT(error_of([&] { uniform(key, {-1}); }), HasSubstr("a dim of [-1] is negative"));
+  EXPECT_THAT(error_of([&] { normal(key, {-2, -3}); }), HasSubstr("a dim of [-2, -3] is negative"));
+  EXPECT_THAT(error_of([&] {
+                random_bits(key, {2, -3});
+              }),
+              HasSubstr("a dim of [2, -3] is negative"));
+}
+
 }  // namespace
 }  // namespace mstrain
