@@ -59,16 +59,27 @@ void for_each_element(const Tensor& x, const SourceLocation& where, const F& f) 
   }
 }
 
-std::string number_text(double value, Dtype dtype) {
-  return is_floating(dtype) ? fmt::format("{:.6g}", value)
-                            : fmt::format("{}", static_cast<int64_t>(value));
+// The elements in row-major order, converted to T.
+template <class T>
+std::vector<T> converted(const Tensor& x, const SourceLocation& where) {
+  std::vector<T> values(static_cast<size_t>(x.elements()));
+  visit_dtype(x.dtype(), [&]<class Element>(Element) {
+    for_each_element(x, where, [&](int64_t i, const std::byte* address) {
+      values[static_cast<size_t>(i)] = static_cast<T>(*reinterpret_cast<const Element*>(address));
+    });
+  });
+  return values;
 }
 
+std::string number_text(double value) { return fmt::format("{:.6g}", value); }
+std::string number_text(int64_t value) { return fmt::format("{}", value); }
+
 // Row-major values from `at` on, in brackets; long rows are cut in the middle.
-void append_text(const std::vector<double>& values, const Shape& shape, int axis, Dtype dtype,
-                 size_t& at, std::string& text) {
+template <class T>
+void append_text(const std::vector<T>& values, const Shape& shape, int axis, size_t& at,
+                 std::string& text) {
   if (axis == shape.rank()) {
-    text += number_text(values[at++], dtype);
+    text += number_text(values[at++]);
     return;
   }
   constexpr int64_t kShown = 8;
@@ -85,7 +96,7 @@ void append_text(const std::vector<double>& values, const Shape& shape, int axis
       at += static_cast<size_t>(skipped * inner);
     }
     text += i == 0 ? "" : ", ";
-    append_text(values, shape, axis + 1, dtype, at, text);
+    append_text(values, shape, axis + 1, at, text);
   }
   text += ']';
 }
@@ -196,14 +207,7 @@ std::vector<T> to_vector(const Tensor& x, const SourceLocation& where) {
 
 std::vector<double> to_doubles(const Tensor& x, const SourceLocation& where) {
   check_concrete(x, "to_doubles", where);
-  std::vector<double> values(static_cast<size_t>(x.elements()));
-  visit_dtype(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    for_each_element(x, where, [&](int64_t i, const std::byte* address) {
-      values[static_cast<size_t>(i)] = static_cast<double>(*reinterpret_cast<const T*>(address));
-    });
-  });
-  return values;
+  return converted<double>(x, where);
 }
 
 double item(const Tensor& x, const SourceLocation& where) {
@@ -227,8 +231,13 @@ std::string to_text(const Tensor& x) {
   if (!x.concrete()) {
     return text + "(traced)";
   }
+  const SourceLocation here = SourceLocation::current();
   size_t at = 0;
-  append_text(to_doubles(x), x.shape(), 0, x.dtype(), at, text);
+  if (is_floating(x.dtype())) {
+    append_text(converted<double>(x, here), x.shape(), 0, at, text);
+  } else {
+    append_text(converted<int64_t>(x, here), x.shape(), 0, at, text);
+  }
   return text;
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 #include "core/tensor/jit.h"
 
@@ -64,6 +65,9 @@ TEST(Host, TextIsCutInTheMiddle) {
             "i32[2, 2] [[1, 2], [3, 4]]");
   EXPECT_EQ(to_text(scalar(0.5)), "f32[] 0.5");
   EXPECT_EQ(to_text(Tensor()), "(empty)");
+  EXPECT_EQ(to_text(scalar(9007199254740992.0, Dtype::kI64) * 3 + 1), "i64[] 27021597764222977");
+  EXPECT_EQ(to_text(scalar(-1234567, Dtype::kI32)), "i32[] -1234567");
+  EXPECT_EQ(to_text(scalar(1, Dtype::kBool)), "bool[] 1");
   std::vector<int64_t> many(100);
   for (size_t i = 0; i < many.size(); ++i) {
     many[i] = static_cast<int64_t>(i);
