@@ -18,6 +18,7 @@ Tensor add_or_zero(const Tensor& a, const Tensor& b) {
 Types types_of(std::span<const Tensor> tensors) {
   Types types;
   for (const Tensor& tensor : tensors) {
+    check(tensor.defined(), "an argument is an empty tensor");
     types.push_back(tensor.type());
   }
   return types;

@@ -16,4 +16,12 @@ void LeafVisitor::visit_params(Params& params) {
   }
 }
 
+void expect_tensors(const Tensors& leaves, const std::vector<std::string>& paths, size_t place,
+                    const Caller& caller) {
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    check(leaves[i].defined(), "{}: argument {}{}{} is an empty tensor, at {}", caller.name, place,
+          paths[i].empty() ? "" : ".", paths[i], to_string(caller.where));
+  }
+}
+
 }  // namespace mstrain

@@ -177,6 +177,25 @@ std::string statics_of(const T& tree) {
   return text;
 }
 
+// Who asks for something, for errors.
+struct Caller {
+  const char* name;
+  SourceLocation where;
+};
+
+// Throws where one of the leaves, which have `paths` within argument number `place`, is an empty tensor.
+void expect_tensors(const Tensors& leaves, const std::vector<std::string>& paths, size_t place,
+                    const Caller& caller);
+
+// The leaves of argument number `place`, none of which may be an empty tensor.
+template <class T>
+Tensors leaves_of_argument(const T& tree, size_t place, const Caller& caller) {
+  std::vector<std::string> paths;
+  Tensors leaves = flatten_tree(tree, &paths);
+  expect_tensors(leaves, paths, place, caller);
+  return leaves;
+}
+
 // A tree like `tree` with other leaves.
 template <class T>
 T with_leaves(T tree, std::span<const Tensor> leaves) {

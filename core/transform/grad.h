@@ -11,7 +11,7 @@ namespace mstrain {
 class Differentiation {
  public:
   // Opens a trace unless one is open.
-  Differentiation();
+  explicit Differentiation(const Caller& caller);
   // Copies under names of their own, so that they are the roots of the derivative.
   Tensors mark(std::span<const Tensor> inputs);
 
@@ -21,20 +21,15 @@ class Differentiation {
   Tensors push(std::span<const Tensor> tangents, std::span<const Tensor> outputs) const;
 
  private:
+  Caller caller_;
   std::optional<Trace> own_;
   Tensors marked_;
 };
 
-// Who asks for a gradient, for errors.
-struct GradCaller {
-  const char* name;
-  SourceLocation where;
-};
-
 // Throws where `leaves`, all that argument number `place` holds, are integers and the like.
-void check_differentiable(std::span<const Tensor> leaves, size_t place, const GradCaller& caller);
+void check_differentiable(std::span<const Tensor> leaves, size_t place, const Caller& caller);
 // The gradient starts at a floating scalar; throws naming what was found instead.
-Tensor unit_cotangent(const Tensor& value, const GradCaller& caller);
+Tensor unit_cotangent(const Tensor& value, const Caller& caller);
 
 // Where `argument` stands in `wrt`; their number where it does not.
 template <size_t... wrt>
@@ -45,7 +40,7 @@ constexpr size_t place_among(size_t argument) {
 }
 
 template <size_t... wrt, class F>
-auto value_and_grad_for(const GradCaller& caller, F f) {
+auto value_and_grad_for(const Caller& caller, F f) {
   if constexpr (sizeof...(wrt) == 0) {
     return value_and_grad_for<0>(caller, std::move(f));
   } else {
@@ -54,8 +49,9 @@ auto value_and_grad_for(const GradCaller& caller, F f) {
                     "value_and_grad: the call has fewer arguments than are to be differentiated");
       const auto given = std::tie(arguments...);
       const auto x = std::make_tuple(std::get<wrt>(given)...);
-      (check_differentiable(flatten_tree(std::get<wrt>(given)), wrt, caller), ...);
-      Differentiation differentiation;
+      (check_differentiable(leaves_of_argument(std::get<wrt>(given), wrt, caller), wrt, caller),
+       ...);
+      Differentiation differentiation(caller);
       const auto inner = with_leaves(x, differentiation.mark(flatten_tree(x)));
       const auto argument = [&]<size_t i>(std::integral_constant<size_t, i>) -> const auto& {
         if constexpr (place_among<wrt...>(i) < sizeof...(wrt)) {
@@ -105,9 +101,11 @@ auto grad(F f, const SourceLocation& where = SourceLocation::current()) {
 
 // vjp(f, x, cotangent) -> (f(x), cotangent of x).
 template <class F, class X, class Y>
-auto vjp(const F& f, const X& x, const Y& cotangent) {
-  Differentiation differentiation;
-  const X inner = with_leaves(x, differentiation.mark(flatten_tree(x)));
+auto vjp(const F& f, const X& x, const Y& cotangent,
+         const SourceLocation& where = SourceLocation::current()) {
+  const Caller caller{"vjp", where};
+  Differentiation differentiation(caller);
+  const X inner = with_leaves(x, differentiation.mark(leaves_of_argument(x, 0, caller)));
   auto result = f(inner);
   X pulled = with_leaves(x, differentiation.pull(flatten_tree(result), flatten_tree(cotangent)));
   return std::pair(std::move(result), std::move(pulled));
@@ -115,9 +113,11 @@ auto vjp(const F& f, const X& x, const Y& cotangent) {
 
 // jvp(f, x, tangent) -> (f(x), tangent of the result).
 template <class F, class X>
-auto jvp(const F& f, const X& x, const X& tangent) {
-  Differentiation differentiation;
-  const X inner = with_leaves(x, differentiation.mark(flatten_tree(x)));
+auto jvp(const F& f, const X& x, const X& tangent,
+         const SourceLocation& where = SourceLocation::current()) {
+  const Caller caller{"jvp", where};
+  Differentiation differentiation(caller);
+  const X inner = with_leaves(x, differentiation.mark(leaves_of_argument(x, 0, caller)));
   auto result = f(inner);
   auto pushed =
       with_leaves(result, differentiation.push(flatten_tree(tangent), flatten_tree(result)));

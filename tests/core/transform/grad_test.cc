@@ -1,6 +1,7 @@
 #include "core/transform/grad.h"
 
 #include "core/transform/jacobian.h"
+#include "core/transform/recompute.h"
 #include "tests/core/transform/support.h"
 
 namespace mstrain {
@@ -236,20 +237,47 @@ TEST(Grad, ForwardAndReverseAgree) {
   }
 }
 
-TEST(Grad, CotangentsAndTangentsAreChecked) {
-  EXPECT_THAT(error_of([] {
-                vjp(tanh_network, random_tensor({2, 4}, 1), random_tensor({2, 4}, 2));
-              }),
-              HasSubstr("a cotangent is f64[2, 4], its value f64[2, 3]"));
-  EXPECT_THAT(error_of([] {
-                jvp(tanh_network, random_tensor({2, 4}, 1), random_tensor({4, 2}, 2));
-              }),
-              HasSubstr("a tangent is f64[4, 2], its value f64[2, 4]"));
+TEST(Grad, CotangentsAndTangentsAreCheckedAtTheUsersLine) {
+  const Tensor x = random_tensor({2, 4}, 1);
+  const auto at = [](int line) {
+    return fmt::format(", at tests/core/transform/grad_test.cc:{}", line);
+  };
+  const int line = __LINE__;
+  EXPECT_EQ(error_of([&] { vjp(tanh_network, x, x); }),
+            "vjp: a cotangent is f64[2, 4], its value f64[2, 3]" + at(line + 1));
+  EXPECT_EQ(error_of([&] { jvp(tanh_network, x, transpose(x)); }),
+            "jvp: a tangent is f64[4, 2], its value f64[2, 4]" + at(line + 3));
   const auto f = [](const std::vector<Tensor>& xs) { return xs[0]; };
   EXPECT_THAT(error_of([&] {
                 jvp(f, std::vector<Tensor>{f64(1), f64(2)}, std::vector<Tensor>{f64(1)});
               }),
               HasSubstr("1 tangents were given for an argument of 2 tensors"));
+}
+
+TEST(Grad, EmptyTensorsAreErrorsThatNameTheArgument) {
+  const auto f = [](const Tensor& x) { return sum(x * x); };
+  const auto empty = [](std::string_view name) {
+    return HasSubstr(fmt::format(
+        "{}: argument 0 is an empty tensor, at tests/core/transform/grad_test.cc:", name));
+  };
+  EXPECT_THAT(error_of([&] { grad(f)(Tensor()); }), empty("grad"));
+  EXPECT_THAT(error_of([&] { value_and_grad(f)(Tensor()); }), empty("value_and_grad"));
+  EXPECT_THAT(error_of([&] { vjp(f, Tensor(), f64(1)); }), empty("vjp"));
+  EXPECT_THAT(error_of([&] { jvp(f, Tensor(), Tensor()); }), empty("jvp"));
+  EXPECT_THAT(error_of([&] { jacobian(f)(Tensor()); }), empty("jacobian"));
+  EXPECT_THAT(error_of([&] { jacobian_forward(f)(Tensor()); }), empty("jacobian_forward"));
+  EXPECT_THAT(error_of([&] { hessian(f)(Tensor()); }), empty("hessian"));
+  EXPECT_THAT(error_of([&] { recompute(f)(Tensor()); }), HasSubstr("empty tensor"));
+  const auto of_second = [](const Tensor&, const std::vector<Tensor>& ys) { return sum(ys[0]); };
+  EXPECT_THAT(error_of([&] {
+                grad<1>(of_second)(f64(1), std::vector<Tensor>{f64(1), Tensor()});
+              }),
+              HasSubstr("grad: argument 1.1 is an empty tensor"));
+  const auto nothing = [](const Tensor&) { return Tensor(); };
+  EXPECT_THAT(error_of([&] { vjp(nothing, f64(1), f64(1)); }),
+              HasSubstr("vjp: the function returned an empty tensor"));
+  EXPECT_THAT(error_of([&] { jvp(nothing, f64(1), f64(1)); }),
+              HasSubstr("jvp: the function returned an empty tensor"));
 }
 
 TEST(Grad, HessianVectorProductsAgreeWithTheDenseHessian) {

@@ -228,7 +228,15 @@ TEST(Scan, SaysWhatDoesNotFit) {
   EXPECT_THAT(error_of([&] {
                 scan(f, f64({1}), random_tensor({3, 2}, 1));
               }),
-              HasSubstr("scan: the carry is f64[1] before a step and f64[2] after it"));
+              HasSubstr("scan: the carry is f64[1] before a step and f64[2] after it, at "
+                        "tests/core/transform/scan_test.cc:"));
+  EXPECT_THAT(
+      error_of([&] {
+        scan(f, Tensor(), f64({1, 2}));
+      }),
+      HasSubstr("scan: the carry is an empty tensor, at tests/core/transform/scan_test.cc:"));
+  EXPECT_THAT(error_of([&] { scan(f, f64(1), Tensor()); }),
+              HasSubstr("scan: xs is an empty tensor, at tests/core/transform/scan_test.cc:"));
   EXPECT_THAT(error_of([&] { scan(f, f64(1), f64(1)); }),
               HasSubstr("scan: xs is f64[], without a leading dim"));
   EXPECT_THAT(error_of([&] {
@@ -296,12 +304,17 @@ TEST(While, SaysWhatDoesNotFit) {
   EXPECT_THAT(error_of([&] {
                 while_loop([](const Tensor& c) { return c < 3; }, next, f64({1, 2}));
               }),
-              HasSubstr("the condition gives bool[2], not bool[]"));
+              HasSubstr("while_loop: the condition gives bool[2], not bool[], at "
+                        "tests/core/transform/scan_test.cc:"));
+  EXPECT_THAT(
+      error_of([&] { while_loop([](const Tensor& c) { return c < 3; }, next, Tensor()); }),
+      HasSubstr("while_loop: the carry is an empty tensor, at tests/core/transform/scan_test.cc:"));
   EXPECT_THAT(error_of([&] {
                 while_loop([](const Tensor& c) { return sum(c) < 3; },
                            [](const Tensor& c) { return sum(c); }, f64({1, 2}));
               }),
-              HasSubstr("is f64[2] before a step and f64[] after it"));
+              HasSubstr("is f64[2] before a step and f64[] after it, at "
+                        "tests/core/transform/scan_test.cc:"));
 }
 
 }  // namespace
