@@ -90,16 +90,24 @@ Tensors vjp_triangular(const Application& node, std::span<const Tensor> ct) {
 }
 
 // d ln |det A| = tr(A⁻¹ dA)
+Tensor gradient_of_slogdet(const Application& node) {
+  const OpDef& solve = linalg_ops()[1];
+  const Tensor& a = node.inputs[0];
+  const Tensor one = broadcast_to(eye(a.dim(-1), -1, a.dtype()), a.shape());
+  const Attr* const function = node.attrs.find(kDerivativeOf);
+  return apply1(solve, {transpose(a), one},
+                {{kDerivativeOf, function == nullptr ? std::string("slogdet") : *function}}, kHere);
+}
+
 Tensors jvp_slogdet(const Application& node, std::span<const Tensor> t) {
-  const Tensor gradient = inverse(transpose(node.inputs[0]));
-  return {Tensor(), sum(t[0] * gradient, {-2, -1})};
+  return {Tensor(), sum(t[0] * gradient_of_slogdet(node), {-2, -1})};
 }
 
 Tensors vjp_slogdet(const Application& node, std::span<const Tensor> ct) {
   if (!ct[1].defined()) {
     return Tensors(1);
   }
-  return {expand_dims(expand_dims(ct[1], -1), -1) * inverse(transpose(node.inputs[0]))};
+  return {expand_dims(expand_dims(ct[1], -1), -1) * gradient_of_slogdet(node)};
 }
 
 Cost cost_cholesky(std::span<const TensorType> in, std::span<const TensorType> out, const Attrs&) {
@@ -232,8 +240,9 @@ LogDeterminant slogdet(const Arg& a) {
 }
 
 Tensor det(const Arg& a) {
-  const auto [sign, logarithm] = slogdet(a);
-  return sign * exp(logarithm);
+  const Tensors results =
+      apply(kDefs[3], std::array{a.tensor()}, {{kDerivativeOf, std::string("det")}}, a.where());
+  return results[0] * exp(results[1]);
 }
 
 }  // namespace mstrain

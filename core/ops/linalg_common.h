@@ -45,6 +45,20 @@ inline void expect_square(const Arg& a, std::string_view function) {
   }
 }
 
+// Attribute of `slogdet`, and of `solve` in its derivative: the function that has that derivative, for errors.
+inline constexpr std::string_view kDerivativeOf = "derivative_of";
+
+// What is said of a singular matrix that `op` is to solve.
+struct SingularError {
+  std::string_view function, what;
+};
+inline SingularError singular_error(std::string_view op, const Attrs& attrs) {
+  if (attrs.find(kDerivativeOf) == nullptr) {
+    return {op, "is singular"};
+  }
+  return {attrs.text(kDerivativeOf), "is singular, where its derivative is not defined here"};
+}
+
 // The dims before the last two.
 inline Shape batch_of(const Shape& shape) {
   return Shape(std::span(shape.begin(), static_cast<size_t>(shape.rank() - 2)));

@@ -4,6 +4,7 @@
 
 #include "core/backends/cpu/kernels.h"
 #include "core/backends/cpu/matrices.h"
+#include "core/ops/linalg_common.h"
 
 namespace mstrain::cpu {
 namespace {
@@ -28,7 +29,9 @@ Kernel prepare_cholesky(const KernelRequest& request) {
 
 Kernel prepare_solve(const KernelRequest& request) {
   return for_f64_or_f32(request, [&]<class T>(T) -> Kernel {
-    return {[s = MatrixBatch(request, 1)](const KernelMemory& memory) {
+    const auto [function, what] = singular_error("solve", request.attrs);
+    return {[s = MatrixBatch(request, 1), function = std::string(function),
+             what = what](const KernelMemory& memory) {
       FirstFailure failure;
       parallel_items(s.threads, s.empty() ? 0 : s.count, [&](int64_t i, int) {
         const Eigen::PartialPivLU<RowMatrix<T>> lu(matrix_in<T>(memory.inputs[0], i, s.n, s.n));
@@ -39,7 +42,7 @@ Kernel prepare_solve(const KernelRequest& request) {
               lu.solve(matrix_in<T>(memory.inputs[1], i, s.n, s.k));
         }
       });
-      failure.raise("solve", "is singular");
+      failure.raise(function, what);
     }};
   });
 }

@@ -2,6 +2,7 @@
 
 #include "core/backends/reference/kernels.h"
 #include "core/backends/reference/matrices.h"
+#include "core/ops/linalg_common.h"
 
 namespace mstrain::reference {
 namespace {
@@ -61,7 +62,8 @@ double eliminate(Dense& a, Dense& b) {
 void substitute(const Call& call, int64_t item, const Dense& a, bool lower, Dense& b) {
   for (int64_t step = 0; step < a.rows; ++step) {
     const int64_t i = lower ? step : a.rows - 1 - step;
-    check(a(i, i) != 0, "{}: matrix {} of the batch is singular", call.op.name, item);
+    const auto [function, what] = singular_error(call.op.name, call.attrs);
+    check(a(i, i) != 0, "{}: matrix {} of the batch {}", function, item, what);
     for (int64_t k = 0; k < b.columns; ++k) {
       for (int64_t j = lower ? 0 : i + 1; j < (lower ? i : a.rows); ++j) {
         b(i, k) -= a(i, j) * b(j, k);

@@ -129,6 +129,38 @@ TEST(Linalg, ErrorsOfValuesNameTheLineOfTheCall) {
               testing::EndsWith(of_body));
 }
 
+TEST(Linalg, DerivativesOfDeterminantsOfSingularMatricesAreErrorsOfTheseFunctions) {
+  const Tensor singular = f64({1, 2, 2, 4}, {2, 2});
+  const auto determinant = [](const Tensor& x) { return det(x); };
+  const auto logarithm = [](const Tensor& x) { return slogdet(x).logarithm; };
+  const auto says = [](std::string_view function) {
+    return testing::ContainsRegex(
+        fmt::format("^{}: matrix 0 of the batch is singular, where its derivative is not defined "
+                    "here, at tests/core/ops/linalg_test.cc:",
+                    function));
+  };
+  for (const Backend* backend : {backend_named("cpu"), backend_named("reference")}) {
+    const Context context{.backend = backend};
+    const ContextScope scope(context);
+    EXPECT_THAT(error_of([&] { to_doubles(grad(determinant)(singular)); }), says("det"));
+    EXPECT_THAT(error_of([&] { to_doubles(jit(grad(determinant))(singular)); }), says("det"));
+    EXPECT_THAT(error_of([&] { to_doubles(jvp(determinant, singular, singular).second); }),
+                says("det"));
+    EXPECT_THAT(error_of([&] { to_doubles(grad(logarithm)(singular)); }), says("slogdet"));
+    EXPECT_THAT(error_of([&] { to_doubles(inverse(singular)); }),
+                testing::StartsWith("solve: matrix 0 of the batch is singular, at"));
+  }
+}
+
+TEST(Linalg, MatricesWithNanGiveNan) {
+  const Tensor a = f64({1, std::nan(""), 2, 4}, {2, 2});
+  const auto has_nan = [](const Tensor& x) { return static_cast<bool>(any(isnan(x))); };
+  EXPECT_TRUE(has_nan(svd(a).s));
+  EXPECT_TRUE(has_nan(eigh(a).values));
+  EXPECT_TRUE(has_nan(qr(a).r));
+  EXPECT_TRUE(has_nan(inverse(a)));
+}
+
 TEST(Linalg, WhatCannotBeDecomposedIsAnErrorThatNamesTheMatrix) {
   const Tensor batch = stack(std::array{eye(2), -eye(2)}, 0);
   for (const Backend* backend : {backend_named("cpu"), backend_named("reference")}) {
