@@ -21,6 +21,7 @@ void run() {
   {
     // @cpp 3
     expect_near(gram[{0, 1}], 32, 0);
+    expect_near(pair[{1, 0, 2}], 6, 0);
     expect_near(places[{1, 0}], 2, 0);
     expect_near(counts[{1, 1}], 1, 0);
   }
