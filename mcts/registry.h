@@ -85,6 +85,7 @@ class KeyedSearchWith final : public AnySearch<S> {
   }
   Result run(AnyEvaluator<S>& evaluator, const Budget& budget) override {
     check(root_.has_value(), "search: a run without a root; call set_root() first");
+    result_ = {};  // where it throws
     return result_ = search_.run(*root_, evaluator, budget);
   }
   size_t gather(EvalBatch<S>&, size_t, const Budget&) override {
@@ -116,6 +117,7 @@ class GraphSearchWith final : public AnySearch<S> {
     search_.advance(action);
   }
   Result run(AnyEvaluator<S>& evaluator, const Budget& budget) override {
+    result_ = {};  // where it throws
     return result_ = search_.run(evaluator, budget);
   }
   size_t gather(EvalBatch<S>&, size_t, const Budget&) override {

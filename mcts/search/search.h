@@ -66,9 +66,9 @@ class Search {
     check(!(config_.parallelism == Parallelism::kTree && Tree<S, P>::grows(root)),
           "search.parallelism: tree: sampled actions need serial, root or deterministic");
     gathered_ = 0;
-    pacer_.reset();
     more_ = false;
     simulation_ = runs_ = 0;
+    begin_root();
     for (auto& d : descents_) {  // what an error left there
       d->gathered.clear();
       d->gathered_roots = 0;
@@ -84,10 +84,10 @@ class Search {
   // Plays an action at the root (also a chance outcome) and keeps what is known below it.
   void advance(A action) {
     check(gathered_ == 0, "search: advance() between gather() and scatter()");
-    pacer_.reset();
     for (auto& tree : trees_) {
       tree->advance(action);
     }
+    begin_root();
   }
 
   // Searches from `root` with an empty tree, or from the present root with what is known.
@@ -145,6 +145,18 @@ class Search {
   void simulate_root(Any& evaluator, Pacer& pacer, bool& stopped);
   void run_deterministic(Any& evaluator, Pacer& pacer);
   void evaluate_parallel(Any& evaluator, std::span<EvalItem<S>> items);
+  // No run has looked at the root.
+  void begin_root() {
+    pacer_.reset();
+    stop_ = Stop::kSimulations;
+    forget_counters();
+  }
+  void forget_counters() {
+    for (auto& d : descents_) {
+      d->counters = {};
+    }
+    extra_ = {};
+  }
   void begin_run(const Budget& budget);
   void gather_round(int64_t most, bool eager);
   template <Access kAccess>

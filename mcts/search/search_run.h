@@ -28,10 +28,7 @@ template <GameState S, class P>
 void Search<S, P>::begin_run(const Budget& budget) {
   check(trees_[0]->has_root(), "search: a run without a root; call set_root() first");
   check(trees_[0]->root().player() != kTerminal, "search: a run on a finished game");
-  for (auto& d : descents_) {
-    d->counters = {};
-  }
-  extra_ = {};
+  forget_counters();
   ++runs_;
   const int64_t planned = budget.simulations > 0 ? budget.simulations : 1024;
   for (auto& tree : trees_) {

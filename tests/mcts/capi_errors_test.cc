@@ -223,6 +223,43 @@ TEST(CApiErrors, ABrokenEvaluatorIsACodeInEveryMode) {
   }
 }
 
+void expect_nothing(const mst_mcts_search* search, const std::string& when) {
+  mst_mcts_summary summary{};
+  uint32_t actions = 1;
+  ASSERT_EQ(mst_mcts_result(search, &summary), MST_MCTS_OK) << mst_mcts_last_error();
+  ASSERT_EQ(mst_mcts_principal_variation(search, nullptr, 0, &actions), MST_MCTS_OK);
+  EXPECT_EQ(summary.best_action, -1) << when;
+  EXPECT_EQ(summary.edges, 0U) << when;
+  EXPECT_EQ(summary.simulations, 0U) << when;
+  EXPECT_EQ(summary.evaluations, 0U) << when;
+  EXPECT_EQ(actions, 0U) << when;
+}
+
+TEST(CApiErrors, NothingIsKnownOfARootThatNoRunLookedAt) {
+  Fault none = Fault::kNone;
+  const mst_mcts_game game = broken_game(&none);
+  const State start{0};
+  const mst_mcts_budget budget{100, 0, 0};
+  for (const char* policy : {"puct", "uct"}) {
+    for (const char* mode : kModes) {
+      const std::string where = std::string(policy) + ", " + mode;
+      Handle h(game, policy, config_of(mode));
+      mst_mcts_set_root(h.search, &start);
+      expect_nothing(h.search, where);
+      Bad evaluator{NAN, -1, 0, /*calls=*/8};
+      EXPECT_EQ(mst_mcts_run(h.search, &budget, bad, &evaluator, 1), MST_MCTS_EVALUATOR) << where;
+      expect_nothing(h.search, where + " that failed");
+      ASSERT_EQ(mst_mcts_run(h.search, &budget, zeros, nullptr, 1), MST_MCTS_OK) << where;
+      mst_mcts_summary summary{};
+      mst_mcts_result(h.search, &summary);
+      EXPECT_GE(summary.simulations, 100U) << where;
+      EXPECT_GE(summary.best_action, 0) << where;
+      mst_mcts_set_root(h.search, &start);
+      expect_nothing(h.search, where + " with another root");
+    }
+  }
+}
+
 TEST(CApiErrors, ABatchThatIsRefusedLeavesAllSearchesAsTheyWere) {
   Fault none = Fault::kNone;
   const mst_mcts_game game = broken_game(&none);
