@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/config.h"
+#include "core/base/config_check.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
 #include "core/base/yaml_scalar.h"
@@ -28,6 +29,8 @@ std::string with_bounds(std::string type, const ConfigRule& rule) {
   return type;
 }
 
+}  // namespace
+
 bool in_bounds(double value, const ConfigRule& rule) {
   if (rule.min && !(rule.min_open ? value > *rule.min : value >= *rule.min)) {
     return false;
@@ -37,8 +40,6 @@ bool in_bounds(double value, const ConfigRule& rule) {
   }
   return std::isfinite(value) || (std::isinf(value) && (rule.max == value || rule.min == value));
 }
-
-}  // namespace
 
 namespace config_detail {
 

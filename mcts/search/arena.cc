@@ -12,13 +12,10 @@ namespace mstrain::mcts {
 namespace {
 
 constexpr size_t kTail = 4096;
-constexpr size_t kLargest = size_t{1} << 34U;
 
 }  // namespace
 
 Arena::Arena(size_t limit, bool huge_pages) {
-  check(limit >= 1024 && limit <= kLargest,
-        "search memory: {} bytes asked, 1 KiB to 16 GiB possible", limit);
   limit_ = limit / kWord;
   reserved_ = limit + kTail;
   void* range = mmap(nullptr, reserved_, PROT_READ | PROT_WRITE,

@@ -20,7 +20,7 @@ class Arena {
     uint32_t end = 0;
   };
 
-  // Reserves addresses for `limit` bytes (pages are taken when first touched). Throws Error where that fails.
+  // Reserves addresses for `limit` bytes, at most 16 GiB (pages are taken when first touched). Throws Error where that fails.
   explicit Arena(size_t limit, bool huge_pages = false);
   ~Arena();
   Arena(Arena&& other) noexcept;

@@ -32,6 +32,7 @@ class BatchSearch {
 
   BatchSearch(const SearchConfig& config, const BatchOptions& options)
       : options_(options), config_(config) {
+    check_search(config);
     check(options.trees >= 1 && options.threads >= 1 && options.groups >= 1 &&
               options.groups <= options.trees,
           "batch search: {} trees in {} groups with {} threads", options.trees, options.groups,

@@ -105,6 +105,9 @@ struct SearchConfig {
   }
 };
 
+// Throws ConfigError where a number is not what fields() says of it: each search asks when it is made.
+void check_search(const SearchConfig& config);
+
 // When to stop: whichever comes first of those that are set. At least one must be.
 struct Budget {
   int64_t simulations = 0;  // 0: not limited. Counts this run, not the visits of a reused tree

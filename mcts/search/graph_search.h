@@ -34,6 +34,7 @@ class GraphSearch {
   explicit GraphSearch(const SearchConfig& config)
       : config_(config), select_(config), random_(config.seed) {
     static_assert(HasHash<S>, "a graph search needs S::hash()");
+    check_search(config);
     check(config.parallelism == Parallelism::kSerial, "search: graphs are searched serially");
     check(!config.solve, "search.solve: a graph proves no values");
   }

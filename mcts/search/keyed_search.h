@@ -34,6 +34,7 @@ class KeyedSearch {
   using Result = SearchResult<A, S::kPlayers>;
 
   explicit KeyedSearch(const SearchConfig& config) : config_(config), random_(config.seed) {
+    check_search(config);
     check(config.parallelism == Parallelism::kSerial,
           "search: information sets and open loop are searched serially");
     check(!config.solve,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/base/config_check.h"
 #include "core/base/error.h"
 #include "mcts/search/gumbel.h"
 #include "mcts/search/muzero_tree.h"
@@ -11,16 +12,9 @@
 namespace mstrain::mcts {
 
 MuZeroSearch::MuZeroSearch(const MuZeroConfig& config) : config_(config) {
-  check(config.roots >= 1 && config.actions >= 1 && config.simulations >= 1 &&
-            config.threads >= 1 && config.action_size >= 0 && config.chance_codes >= 0,
-        "muzero search: {} roots, {} actions of size {}, {} chance codes, {} simulations, {} "
-        "threads",
-        config.roots, config.actions, config.action_size, config.chance_codes, config.simulations,
-        config.threads);
+  check_config(config, "muzero");
   check(config.width() <= 65535,
         "muzero search: {} actions and chance codes; 65535 are possible together", config.width());
-  check(config.players == 1 || config.players == 2,
-        "muzero search: {} players; 1 or 2 are possible", config.players);
   for (int64_t i = 0; i < config.roots; ++i) {
     trees_.push_back(std::make_unique<MuZeroTree>(config_, static_cast<uint64_t>(i)));
   }

@@ -95,7 +95,7 @@ struct MuZeroTree;
 
 class MuZeroSearch {
  public:
-  explicit MuZeroSearch(const MuZeroConfig& config);  // throws Error for sizes below 1
+  explicit MuZeroSearch(const MuZeroConfig& config);  // throws ConfigError as check_config() does
   ~MuZeroSearch();
   MuZeroSearch(const MuZeroSearch&) = delete;
   MuZeroSearch& operator=(const MuZeroSearch&) = delete;

@@ -45,7 +45,7 @@ class Search {
   using Descent = typename Tree<S, P>::Descent;
 
   explicit Search(const SearchConfig& config) : config_(config) {
-    check(config.threads >= 1, "search.threads is {}; at least 1 is needed", config.threads);
+    check_search(config);
     check(!(config.parallelism == Parallelism::kTree && P::kGumbel),
           "search.parallelism: tree: Gumbel roots need serial, root or deterministic");
     check(config.parallelism != Parallelism::kBatched,

@@ -5,6 +5,9 @@
 #include <cmath>
 
 #include "mcts/evaluators.h"
+#include "mcts/search/batch_search.h"
+#include "mcts/search/keyed_search.h"
+#include "mcts/search/muzero.h"
 #include "mcts/search/search.h"
 #include "tests/core/base/message_of.h"
 #include "tests/mcts/engine_games.h"
@@ -117,8 +120,27 @@ TEST(Usage, MistakesAreNamed) {
   EXPECT_THROW(search.advance(9), Error);
   search.advance(2);
   EXPECT_EQ(inside<Nim>(search.tree().root()).stones, 8);
-  EXPECT_THROW(SearchOf<Nim>({.memory_limit = 10}), Error);
   EXPECT_THROW((SearchOf<Corridor>({.solve = true}).set_root(Corridor{})), Error);
+}
+
+TEST(Usage, NumbersThatAFileMayNotHaveAreRefused) {
+  const auto expect = [](const SearchConfig& config, const std::string& message) {
+    EXPECT_EQ(message_of<ConfigError>([&] { SearchOf<Nim>{config}; }), message);
+    EXPECT_EQ(message_of<ConfigError>([&] { BatchSearch<Nim>(config, {.trees = 1, .groups = 1}); }),
+              message);
+    EXPECT_EQ(message_of<ConfigError>([&] { OpenLoopSearch<Nim>{config}; }), message);
+  };
+  expect({.uct_c = -1}, "search.uct_c: expected a number >= 0, found -1");
+  expect({.uct_c = NAN}, "search.uct_c: expected a number >= 0, found nan");
+  expect({.puct_c = INFINITY}, "search.puct_c: expected a number >= 0, found inf");
+  expect({.discount = 1.5}, "search.discount: expected a number > 0 and <= 1, found 1.5");
+  expect({.threads = 0}, "search.threads: expected an integer >= 1 and <= 1024, found 0");
+  expect({.memory_limit = 5},
+         "search.memory_limit: expected an integer >= 65536 and <= 17179869184, found 5");
+  EXPECT_EQ(message_of<ConfigError>([] { MuZeroSearch({.discount = 0}); }),
+            "muzero.discount: expected a number > 0 and <= 1, found 0");
+  const SearchConfig last{.seed = ~uint64_t{0}};
+  EXPECT_NO_THROW(SearchOf<Nim>{last});
 }
 
 // Threads meet at every node of a small tree: real contention.
