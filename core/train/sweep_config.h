@@ -52,9 +52,11 @@ struct SweepConfig {
     v("seed", seed, "of the draws", rule::at_least(0));
     v("first_steps", first_steps,
       "halving: steps after which runs are compared for the first time; null: such that there are "
-      "three comparisons",
+      "three comparisons, or as many as evaluations allow",
       rule::at_least(1));
-    v("factor", factor, "halving: one in so many goes on, for as many times the steps, rounded up",
+    v("factor", factor,
+      "halving: one in so many goes on, rounded up, for as many times the steps (without "
+      "first_steps: about as many)",
       rule::at_least(2));
   }
 };

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
+#include "core/base/log.h"
 #include "core/base/rng.h"
 
 namespace mstrain {
@@ -73,7 +74,19 @@ std::vector<YamlNode> draw(const SweepConfig& config, int64_t index) {
 }
 
 // Comparisons of a halving where first_steps is not given.
-constexpr int64_t kComparisons = 3;
+constexpr size_t kComparisons = 3;
+
+// Between the last two a run goes on for `factor` times as many steps, and so before; rounded down to evaluations, of which there
+// may be too few.
+std::vector<int64_t> chosen_rungs(int64_t total, int64_t interval, int64_t factor) {
+  const int64_t evaluations = (total - 1) / interval;  // before the end
+  if (evaluations < 2) {
+    return evaluations == 1 ? std::vector{interval, total} : std::vector{total};
+  }
+  const int64_t second = std::max<int64_t>(2, total / factor / interval);
+  const int64_t first = std::clamp<int64_t>(total / factor / factor / interval, 1, second - 1);
+  return {first * interval, second * interval, total};
+}
 
 }  // namespace
 
@@ -120,17 +133,11 @@ std::vector<int64_t> sweep_rungs(const SweptRun& run, const SweepConfig& sweep) 
   if (sweep.method != SweepMethod::kHalving) {
     return {total};
   }
-  const int64_t interval = run.eval_interval.value_or(total);
-  int64_t steps = 0;
-  if (sweep.first_steps) {
-    steps = *sweep.first_steps;
-  } else {
-    const double first =
-        static_cast<double>(total) / std::pow(static_cast<double>(sweep.factor), kComparisons - 1);
-    steps = std::max<int64_t>(1, static_cast<int64_t>(first) / interval) * interval;
+  if (!sweep.first_steps) {
+    return chosen_rungs(total, run.eval_interval.value_or(total), sweep.factor);
   }
   std::vector<int64_t> out;
-  for (; steps < total; steps *= sweep.factor) {
+  for (int64_t steps = *sweep.first_steps; steps < total; steps *= sweep.factor) {
     out.push_back(steps);
   }
   out.push_back(total);
@@ -189,6 +196,13 @@ void check_sweep_config(const SweptRun& run, const SweepConfig& sweep, const Yam
     config_fail(tree, "sweep.first_steps",
                 fmt::format("{} is no multiple of eval.interval {}: nothing is measured there",
                             *sweep.first_steps, interval));
+  }
+  const std::vector<int64_t> rungs = sweep_rungs(run, sweep);
+  if (!sweep.first_steps && rungs.size() < kComparisons) {
+    log_warning(
+        "{}: halving is meant to compare {} times and can at step {} alone; a smaller "
+        "eval.interval makes room",
+        config_where(tree, "sweep.method"), kComparisons, fmt::join(rungs, ", "));
   }
 }
 

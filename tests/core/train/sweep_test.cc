@@ -162,6 +162,29 @@ TEST(SweepTrials, AHalvingComparesAtMultiplesOfTheEvaluations) {
   EXPECT_THAT(sweep_rungs(swept_run(config), sweep), ElementsAre(900));
 }
 
+TEST(SweepTrials, AHalvingComparesThreeTimesWhereEvaluationsAllow) {
+  const auto rungs = [](int64_t total, std::optional<int64_t> interval, const char* factor) {
+    const SweepConfig sweep =
+        sweep_of("sweep: {method: halving, keys: {a.b: [1]}, factor: " + std::string(factor) + "}");
+    const SweptRun run{.total_steps = total, .eval_interval = interval};
+    testing::internal::CaptureStderr();
+    check_sweep_config(run, sweep, parse_yaml("sweep: {method: halving}", "test.yaml"));
+    const std::vector<int64_t> out = sweep_rungs(run, sweep);
+    EXPECT_EQ(testing::internal::GetCapturedStderr().find("can at step") != std::string::npos,
+              out.size() < 3)
+        << total;
+    return out;
+  };
+  EXPECT_THAT(rungs(54, 20, "3"), ElementsAre(20, 40, 54));
+  EXPECT_THAT(rungs(54, 18, "3"), ElementsAre(18, 36, 54));
+  EXPECT_THAT(rungs(1000, 50, "3"), ElementsAre(100, 300, 1000));  // and not at 900, too
+  EXPECT_THAT(rungs(1000, 50, "9223372036854775807"), ElementsAre(50, 100, 1000));
+  EXPECT_THAT(rungs(41, 20, "3"), ElementsAre(20, 40, 41));
+  EXPECT_THAT(rungs(40, 20, "3"), ElementsAre(20, 40));
+  EXPECT_THAT(rungs(20, 20, "3"), ElementsAre(20));
+  EXPECT_THAT(rungs(20, {}, "3"), ElementsAre(20));
+}
+
 // Sweeps over the learning rate of the small task.
 class SweepRuns : public Fit {
  protected:
