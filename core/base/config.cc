@@ -52,8 +52,22 @@ std::string known_elsewhere(const std::string& key, const std::string& path,
              : fmt::format("; here that is {}", fmt::join(below.empty() ? all : below, " and "));
 }
 
-// What the name means elsewhere; else the nearest key of this section; else keys of the same name elsewhere; else all keys of
-// this section.
+// The key that begins with `key`, or with nearly that: `chance_codes` of `chanse`. Empty where none does.
+std::string begun_by(const std::string& key, const std::vector<std::string>& names) {
+  std::vector<std::string> beginnings, whole;
+  for (const std::string& name : names) {
+    for (size_t end = name.find('_'); end != std::string::npos; end = name.find('_', end + 1)) {
+      beginnings.push_back(name.substr(0, end));
+      whole.push_back(name);
+    }
+  }
+  const std::string best = nearest(key, beginnings);
+  const auto found = std::ranges::find(beginnings, best);
+  return best.empty() ? "" : whole[static_cast<size_t>(found - beginnings.begin())];
+}
+
+// What the name means elsewhere; else the nearest key of this section; else keys of the same name elsewhere; else a key of this
+// section that it begins; else all of them.
 std::string suggest(const std::string& key, const std::string& path, const ConfigFields& fields,
                     const ConfigFields& root) {
   if (std::string known = known_elsewhere(key, path, root); !known.empty()) {
@@ -74,6 +88,9 @@ std::string suggest(const std::string& key, const std::string& path, const Confi
   });
   if (!namesake.empty()) {
     return fmt::format("; did you mean {}?", namesake);
+  }
+  if (const std::string begun = begun_by(key, here); !begun.empty()) {
+    return fmt::format("; did you mean {}?", child_path(path, begun));
   }
   std::string list;
   for (const std::string& name : here) {

@@ -152,6 +152,8 @@ TEST_F(ConfigTest, UnknownKeysAreNamedWithTheNearest) {
             "my.yaml:3: model.num_layer: unknown key; did you mean model.num_layers?");
   EXPECT_EQ(error(data + "modle: {num_layers: 3}\n"),
             "my.yaml:2: modle: unknown key; did you mean model?");
+  EXPECT_EQ(error(data + "model: {nun: 4}\n"),
+            "my.yaml:2: model.nun: unknown key; did you mean model.num_layers?");
   EXPECT_EQ(error(data + "lr: 1\n"), "my.yaml:2: lr: unknown key; did you mean optimizer.lr?");
   EXPECT_EQ(error(data + "model: {dropout: {xyzzyxyzzy: 1}}\n"),
             "my.yaml:2: model.dropout.xyzzyxyzzy: unknown key; known here: hidden, attention");
