@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -21,6 +22,10 @@ class ByteWriter {
   }
   template <class T>
   void put_all(const std::vector<T>& values) {
+    put_all(std::span<const T>(values));
+  }
+  template <class T>
+  void put_all(std::span<const T> values) {
     put<uint64_t>(values.size());
     bytes_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
   }
@@ -59,6 +64,11 @@ class ByteReader {
       std::memcpy(values.data(), from.data(), from.size());
     }
     return values;
+  }
+  // Of the list that is next; get_all() reads it.
+  uint64_t size_of_next() const {
+    ByteReader ahead = *this;
+    return ahead.get<uint64_t>();
   }
   std::string_view get_text() {
     const auto size = get<uint64_t>();

@@ -89,12 +89,13 @@ class MuZeroAgent final : public Agent {
     return out;
   }
   std::string save() const override {
+    const std::string envs = placed_.save();
     ByteWriter out;
     out.put(updates_);
     if (steps_) {
-      steps_->save(out);
+      steps_->save(out, /*more=*/envs.size() + sizeof(uint64_t));
     }
-    out.put_text(placed_.save());
+    out.put_text(envs);
     return out.take();
   }
   void load(std::string_view bytes) override {

@@ -209,31 +209,38 @@ void SearchedSteps::refresh(std::span<const int64_t> places, std::span<const flo
   }
 }
 
-void SearchedSteps::save(ByteWriter& to) const {
+void SearchedSteps::save(ByteWriter& to, size_t more) const {
+  const int64_t items = stored() * rows_;
+  int64_t bytes = tree_ ? items * static_cast<int64_t>(sizeof(double)) : 0;
+  int64_t lists = 1 + (tree_ ? 1 : 0);  // and what was added
+  each_kept(*this, [&](const auto& all, int64_t width) {
+    bytes += items * width * static_cast<int64_t>(sizeof all[0]);
+    ++lists;
+  });
+  to.reserve(count(bytes) + count(lists) * sizeof(uint64_t) + more);
   to.put(added_);
-  for (const std::vector<float>* each :
-       {&observations_, &taken_, &policies_, &values_, &rewards_, &last_values_}) {
-    to.put_all(*each);
-  }
-  to.put_all(legal_);
-  to.put_all(terminated_);
-  to.put_all(truncated_);
+  each_kept(*this, [&](const auto& all, int64_t width) {
+    to.put_all(std::span(all).first(count(items * width)));
+  });
   if (tree_) {
-    to.put_all(tree_->weights(steps_ * rows_));
+    to.put_all(std::span<const double>(tree_->weights(items)));
   }
 }
 
 void SearchedSteps::load(ByteReader& from) {
   added_ = from.get<int64_t>();
-  for (std::vector<float>* each :
-       {&observations_, &taken_, &policies_, &values_, &rewards_, &last_values_}) {
-    *each = from.get_all<float>(each->size());
-  }
-  legal_ = from.get_all<uint8_t>(legal_.size());
-  terminated_ = from.get_all<uint8_t>(terminated_.size());
-  truncated_ = from.get_all<uint8_t>(truncated_.size());
+  check(added_ >= 0, "steps: a saved state of {} steps", added_);
+  // As many items as are kept, or, of earlier versions, as there is room for.
+  const auto items = [&](int64_t width) {
+    const int64_t all = steps_ * rows_ * width;
+    return from.size_of_next() == count(all) ? count(all) : count(stored() * rows_ * width);
+  };
+  each_kept(*this, [&](auto& all, int64_t width) {
+    using T = std::decay_t<decltype(all)>::value_type;
+    std::ranges::copy(from.get_all<T>(items(width)), all.begin());
+  });
   if (tree_) {
-    tree_->set_weights(from.get_all<double>(count(steps_ * rows_)));
+    tree_->set_weights(from.get_all<double>(items(1)));
   }
 }
 

@@ -44,10 +44,25 @@ class SearchedSteps {
                std::span<const float> values);
 
   static int64_t bytes_of(const MuZero& config, int64_t rows, const EnvSpec& env);
-  void save(ByteWriter& to) const;
+  // save() writes the steps that are kept, and makes room for them and `more`. load() reads what earlier versions wrote, too: room
+  // for all steps that would be kept.
+  void save(ByteWriter& to, size_t more = 0) const;
   void load(ByteReader& from);
 
  private:
+  // Of what is kept of a step of one row, in the order of a checkpoint: f(values, numbers of a row).
+  template <class Self, class F>
+  static void each_kept(Self& self, const F& f) {
+    f(self.observations_, self.observation_size_);
+    f(self.taken_, 1);
+    f(self.policies_, self.actions_);
+    f(self.values_, 1);
+    f(self.rewards_, 1);
+    f(self.last_values_, 1);
+    f(self.legal_, self.flags_);
+    f(self.terminated_, 1);
+    f(self.truncated_, 1);
+  }
   int64_t stored() const { return std::min(added_, steps_); }
   int64_t place(int64_t step, int64_t row) const { return step % steps_ * rows_ + row; }
   int64_t step_at(int64_t place) const;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <map>
 
 #include "core/base/error.h"
@@ -342,6 +343,73 @@ TEST_F(SearchedStepsOfTwo, AreRefreshedWhereTheyWereSearchedAgain) {
   const std::vector<int64_t> steps_3_and_4{3 * 2, 4 * 2, 4 * 2 + 1};
   for (const SearchedSteps* each : std::initializer_list<const SearchedSteps*>{&steps_, &copy}) {
     EXPECT_EQ(each->legal_at(steps_3_and_4), (std::vector<uint8_t>{1, 0, 1, 1, 0, 1}));
+  }
+}
+
+// Saved lists with room for all steps that would be kept, as earlier versions wrote them.
+std::string with_room_for_all(const std::string& saved, int64_t stored, int64_t room,
+                              bool prioritised) {
+  ByteReader in(saved, "steps");
+  ByteWriter out;
+  out.put(in.get<int64_t>());
+  const auto list = [&]<class T>(T /*type*/, int64_t width) {
+    auto values = in.get_all<T>(static_cast<size_t>(stored * width));
+    values.resize(static_cast<size_t>(room * width));
+    out.put_all(values);
+  };
+  for (const int64_t width : {1, 1, 2, 1, 1, 1}) {
+    list(float{}, width);
+  }
+  for (const int64_t width : {2, 1, 1}) {
+    list(uint8_t{}, width);
+  }
+  if (prioritised) {
+    list(double{}, 1);
+  }
+  in.expect_end();
+  return out.take();
+}
+
+TEST_F(SearchedStepsOfTwo, AreSavedAsManyAsThereAre) {
+  config_.buffer_size = 2000;
+  for (const bool prioritised : {false, true}) {
+    config_.prioritised = prioritised;
+    SearchedSteps straight(config_, 2, kTwoMoves);
+    for (int64_t t = 0; t < 7; ++t) {
+      add(t, straight);
+    }
+    const auto bytes_of = [](const SearchedSteps& steps) {
+      ByteWriter out;
+      steps.save(out);
+      return out.take();
+    };
+    const std::string saved = bytes_of(straight);
+    const size_t lists = prioritised ? 10 : 9, item = 7 * 4 + 4 + (prioritised ? 8 : 0);
+    EXPECT_EQ(saved.size(), (1 + lists) * 8 + 7 * 2 * item);
+    const std::string earlier = with_room_for_all(saved, 7 * 2, 2000, prioritised);
+    add(7, straight);
+    for (const std::string& bytes : {saved, earlier}) {
+      SearchedSteps again(config_, 2, kTwoMoves);
+      ByteReader in(bytes, "steps");
+      again.load(in);
+      in.expect_end();
+      add(7, again);
+      EXPECT_EQ(bytes_of(again), bytes_of(straight));
+      EXPECT_EQ(to_vector<float>(again.sample(32, 5, 0).value_bk),
+                to_vector<float>(straight.sample(32, 5, 0).value_bk));
+    }
+    for (const size_t size : {size_t{9}, saved.size() / 2, saved.size() - 1}) {
+      SearchedSteps again(config_, 2, kTwoMoves);
+      ByteReader in(std::string_view(saved).substr(0, size), "steps");
+      EXPECT_THAT([&] { again.load(in); }, ThrowsMessage<Error>(HasSubstr("ends early")));
+    }
+    for (const int64_t added : {int64_t{-1}, int64_t{6}, int64_t{8}}) {
+      std::string damaged = saved;
+      std::memcpy(damaged.data(), &added, sizeof added);
+      SearchedSteps again(config_, 2, kTwoMoves);
+      ByteReader in(damaged, "steps");
+      EXPECT_THAT([&] { again.load(in); }, ThrowsMessage<Error>(HasSubstr("saved"))) << added;
+    }
   }
 }
 
