@@ -1,5 +1,8 @@
 #include "core/data/hf_simple.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "core/base/json.h"
 #include "core/data/byte_alphabet.h"
 #include "core/data/simple_tokenizers.h"
@@ -49,19 +52,56 @@ OrderedJson parts_of_bytes() {
             {"merges", OrderedJson::array()}}}};
 }
 
+// What `added_tokens` says of them, from id `first` on.
+OrderedJson added_tokens(const std::vector<std::string>& added, int64_t first) {
+  OrderedJson out = OrderedJson::array();
+  for (const std::string& content : added) {
+    out.push_back({{"id", first++},
+                   {"content", content},
+                   {"single_word", false},
+                   {"lstrip", false},
+                   {"rstrip", false},
+                   {"normalized", false},
+                   {"special", true}});
+  }
+  return out;
+}
+
+// Puts the token `end` behind every text.
+OrderedJson with_end(int32_t end) {
+  const auto text = [](const char* name) {
+    return OrderedJson{{"Sequence", {{"id", name}, {"type_id", 0}}}};
+  };
+  const OrderedJson token{{"SpecialToken", {{"id", kTextEnd}, {"type_id", 0}}}};
+  return {
+      {"type", "TemplateProcessing"},
+      {"single", {text("A"), token}},
+      {"pair", {text("A"), token, text("B"), token}},
+      {"special_tokens", {{kTextEnd, {{"id", kTextEnd}, {"ids", {end}}, {"tokens", {kTextEnd}}}}}}};
+}
+
 }  // namespace
 
-std::vector<TokenizerFile> hugging_face_files(const Tokenizer& tokenizer) {
+std::vector<TokenizerFile> hugging_face_files(const Tokenizer& tokenizer,
+                                              const TokensBeside& beside) {
   const auto* chars = dynamic_cast<const CharTokenizer*>(&tokenizer);
   if (chars == nullptr && tokenizer.name() != "byte") {
     return {};
   }
-  OrderedJson json{{"version", "1.0"},      {"truncation", nullptr},
-                   {"padding", nullptr},    {"added_tokens", OrderedJson::array()},
-                   {"normalizer", nullptr}, {"post_processor", nullptr}};
+  OrderedJson json{{"version", "1.0"},
+                   {"truncation", nullptr},
+                   {"padding", nullptr},
+                   {"added_tokens", added_tokens(beside.added, tokenizer.vocab_size())},
+                   {"normalizer", nullptr},
+                   {"post_processor", beside.end ? with_end(*beside.end) : OrderedJson()}};
   json.update(chars != nullptr ? parts_of(*chars) : parts_of_bytes());
-  const OrderedJson config{{"tokenizer_class", "PreTrainedTokenizerFast"},
-                           {"clean_up_tokenization_spaces", false}};
+  OrderedJson config{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                     {"clean_up_tokenization_spaces", false}};
+  for (const auto& [key, token] : {std::pair("pad_token", kFill), {"eos_token", kTextEnd}}) {
+    if (std::ranges::count(beside.added, token) > 0) {
+      config[key] = token;
+    }
+  }
   return {{"tokenizer.json", json.dump(1) + "\n"},
           {"tokenizer_config.json", config.dump(1) + "\n"}};
 }

@@ -35,7 +35,7 @@ Seq2SeqVocabulary::Seq2SeqVocabulary(std::shared_ptr<const Tokenizer> tokenizer,
     const bool has_given = given && *given >= 0 && *given < ids;
     return named ? *named : has_given ? static_cast<int32_t>(*given) : next();
   };
-  pad_ = own(tokenizer_->pad() ? tokenizer_->pad() : id_of(*tokenizer_, "<pad>"), model.pad);
+  pad_ = own(tokenizer_->pad() ? tokenizer_->pad() : id_of(*tokenizer_, kFill), model.pad);
   end_ = own(end_of(*tokenizer_), model.end);
   if (const auto first = id_of(*tokenizer_, "<extra_id_0>")) {
     first_sentinel_ = *first;
@@ -48,6 +48,16 @@ Seq2SeqVocabulary::Seq2SeqVocabulary(std::shared_ptr<const Tokenizer> tokenizer,
     size_ += sentinels_;
     first_sentinel_ = static_cast<int32_t>(size_ - 1);
   }
+}
+
+TokensBeside Seq2SeqVocabulary::beside() const {
+  TokensBeside out{.end = end_};
+  for (auto id = static_cast<int32_t>(tokenizer_->vocab_size()); id < size_; ++id) {
+    out.added.push_back(id == pad_   ? kFill
+                        : id == end_ ? kTextEnd
+                                     : fmt::format("{}{}>", kSentinel, first_sentinel_ - id));
+  }
+  return out;
 }
 
 std::vector<int32_t> Seq2SeqVocabulary::encode(std::string_view text) const {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/data/hf_simple.h"
 #include "core/data/tokenizer.h"
 
 namespace mstrain {
@@ -32,6 +33,9 @@ class Seq2SeqVocabulary {
   int64_t sentinels() const { return sentinels_; }
   // 0 <= index < sentinels()
   int32_t sentinel(int64_t index) const { return first_sentinel_ - static_cast<int32_t>(index); }
+
+  // What the tokenizer lacks, in the order of ids.
+  TokensBeside beside() const;
 
   // Without an end; <extra_id_0> … are sentinels. Throws Error where a character has no id.
   std::vector<int32_t> encode(std::string_view text) const;

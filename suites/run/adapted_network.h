@@ -42,6 +42,9 @@ class AdaptedNetwork final : public Network {
   bool scores_texts() const override { return base_->scores_texts(); }
   std::vector<InputSpec> inputs() const override { return base_->inputs(); }
   Computed compute(const Params& params, const NamedTensors& inputs) const override;
+  TokensBeside tokens_beside(std::shared_ptr<const Tokenizer> tokenizer) const override {
+    return base_->tokens_beside(std::move(tokenizer));
+  }
   std::unique_ptr<TextWriter> writer(std::shared_ptr<const Tokenizer> tokenizer,
                                      Execution execution) const override;
 

@@ -118,7 +118,9 @@ class Merged {
 void write_tokenizer(FileSystem& files, const StoredModel& stored, AtomicFolder& folder) {
   std::set<std::string> written;
   if (const auto tokenizer = stored_tokenizer(files, stored)) {
-    for (const auto& parts : {tokenizer->files(), hugging_face_files(*tokenizer)}) {
+    for (const auto& parts :
+         {tokenizer->files(),
+          hugging_face_files(*tokenizer, stored.network->tokens_beside(tokenizer))}) {
       for (const TokenizerFile& file : parts) {
         folder.write(file.name, file.bytes);
         written.insert(file.name);

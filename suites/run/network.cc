@@ -6,6 +6,8 @@ Shape Network::stored_shape(const std::string&, const Shape& shape) const { retu
 
 bool Network::redraws(const std::string&) const { return false; }
 
+TokensBeside Network::tokens_beside(std::shared_ptr<const Tokenizer>) const { return {}; }
+
 std::unique_ptr<TextWriter> Network::writer(std::shared_ptr<const Tokenizer>, Execution) const {
   return nullptr;
 }

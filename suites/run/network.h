@@ -11,6 +11,7 @@
 
 #include "core/base/json.h"
 #include "core/base/yaml.h"
+#include "core/data/hf_simple.h"
 #include "core/data/tokenizer.h"
 #include "core/tensor/params.h"
 #include "core/train/pretrained.h"
@@ -85,6 +86,9 @@ class Network {
   virtual std::vector<InputSpec> inputs() const = 0;
   // As the model's class of Hugging Face computes it. Pure; runs in the current context.
   virtual Computed compute(const Params& params, const NamedTensors& inputs) const = 0;
+
+  // What its texts have beside the ids of `tokenizer`.
+  virtual TokensBeside tokens_beside(std::shared_ptr<const Tokenizer> tokenizer) const;
 
   // Null where the model writes no text.
   virtual std::unique_ptr<TextWriter> writer(std::shared_ptr<const Tokenizer> tokenizer,

@@ -1,6 +1,7 @@
 #include "suites/transformer/t5/network.h"
 
 #include "core/base/error.h"
+#include "core/data/seq2seq_vocabulary.h"
 #include "core/data/windows.h"
 #include "core/ops/build.h"
 #include "core/ops/cross_entropy.h"
@@ -68,6 +69,12 @@ Computed T5Network::compute(const Params& params, const NamedTensors& inputs) co
     out.loss = cross_entropy(out.logits, labels_bt);
   }
   return out;
+}
+
+TokensBeside T5Network::tokens_beside(std::shared_ptr<const Tokenizer> tokenizer) const {
+  const Seq2SeqVocabulary vocabulary(std::move(tokenizer), config_.extra_ids,
+                                     {config_.pad_token.value, config_.eos_token.value});
+  return vocabulary.beside();
 }
 
 std::unique_ptr<TextWriter> T5Network::writer(std::shared_ptr<const Tokenizer> tokenizer,

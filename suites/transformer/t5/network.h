@@ -21,6 +21,8 @@ class T5Network final : public NetworkOf<T5Config> {
   // a query that sees no key attention is zero.
   std::vector<InputSpec> inputs() const override;
   Computed compute(const Params& params, const NamedTensors& inputs) const override;
+  // The ending token is behind every source.
+  TokensBeside tokens_beside(std::shared_ptr<const Tokenizer> tokenizer) const override;
   // Answers to texts: what the decoder writes after its start token.
   std::unique_ptr<TextWriter> writer(std::shared_ptr<const Tokenizer> tokenizer,
                                      Execution execution) const override;

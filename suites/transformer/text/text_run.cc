@@ -117,7 +117,8 @@ TrainData TextRun::text_data(const Json& source) const {
   TrainData out;
   out.identity = to_string(corpus().identity);
   out.checkpoint_files = {{"config.json", config_json(source)}};
-  for (const auto& files : {tokenizer->files(), hugging_face_files(*tokenizer)}) {
+  for (const auto& files :
+       {tokenizer->files(), hugging_face_files(*tokenizer, network->tokens_beside(tokenizer))}) {
     for (const TokenizerFile& file : files) {
       out.checkpoint_files.emplace_back(file.name, file.bytes);
     }

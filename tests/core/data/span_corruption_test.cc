@@ -8,6 +8,8 @@
 #include <numeric>
 
 #include "core/base/error.h"
+#include "core/base/json.h"
+#include "core/data/hf_simple.h"
 #include "core/data/seq2seq_loader.h"
 #include "core/data/simple_tokenizers.h"
 
@@ -31,6 +33,30 @@ TEST(Seq2SeqVocabulary, PutsWhatATokenizerLacksAboveItsIds) {
   EXPECT_EQ(vocabulary->size(), 258 + kSentinels);
   EXPECT_EQ(vocabulary->sentinel(0), vocabulary->size() - 1);
   EXPECT_EQ(vocabulary->sentinel(kSentinels - 1), 258);
+}
+
+TEST(Seq2SeqVocabulary, IsToldInHuggingFacesFormat) {
+  const ByteTokenizer tokenizer;
+  const TokensBeside beside = Seq2SeqVocabulary(std::make_shared<ByteTokenizer>(), 2).beside();
+  const std::vector<TokenizerFile> files = hugging_face_files(tokenizer, beside);
+  const Json json = parse_json(files.at(0).bytes, "tokenizer.json");
+  const std::vector<std::string> expected{"<pad>", "</s>", "<extra_id_1>", "<extra_id_0>"};
+  ASSERT_EQ(json["added_tokens"].size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(json["added_tokens"][i]["id"], 256 + i);
+    EXPECT_EQ(json["added_tokens"][i]["content"], expected[i]);
+  }
+  EXPECT_EQ(json["post_processor"]["special_tokens"]["</s>"]["ids"], Json::array({257}));
+  const Json config = parse_json(files.at(1).bytes, "tokenizer_config.json");
+  EXPECT_EQ(config["eos_token"], "</s>");
+  EXPECT_EQ(config["pad_token"], "<pad>");
+  // A model of the tokenizer's ids alone has none of it, and one that ends with a byte the byte's id.
+  const Json alone = parse_json(hugging_face_files(tokenizer)[0].bytes, "tokenizer.json");
+  EXPECT_TRUE(alone["added_tokens"].empty());
+  EXPECT_TRUE(alone["post_processor"].is_null());
+  const Seq2SeqVocabulary of_model(std::make_shared<ByteTokenizer>(), 0, {.pad = 0, .end = 1});
+  EXPECT_TRUE(of_model.beside().added.empty());
+  EXPECT_EQ(of_model.beside().end, 1);
 }
 
 TEST(Seq2SeqVocabulary, ReadsAndWritesSentinelsByTheirNames) {

@@ -3,13 +3,14 @@
 
 Usage: t5_transformers_test.py MSTRAIN. Skipped where no Python has torch, transformers and safetensors."""
 import json
+import os
 import subprocess
 
 import port
 import torch
 from golden.adamw import adamw_steps
-from port import MSTRAIN, STEPS, check_forward, difference, fine_tune, hide
-from transformers import MT5Config, MT5ForConditionalGeneration, T5Config, T5ForConditionalGeneration
+from port import MSTRAIN, STEPS, check_forward, difference, fine_tune, hide, mstrain
+from transformers import AutoTokenizer, MT5Config, MT5ForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
 PAD, END = 256, 257  # as mstrain's bytes have them
 SIZES = dict(vocab_size=300, d_model=24, d_kv=8, d_ff=40, num_layers=2, num_heads=3, dropout_rate=0.0,
@@ -128,6 +129,32 @@ def check_fine_tuning(folder):
         check(folder, checkpoint, example())
 
 
+def check_tokenizers(folder):
+    """What `tokenizer.json` makes of a text is what the encoder is given: sentinels are one id, and the ending token is last."""
+    text = "First <extra_id_0> x<extra_id_19><extra_id_20>"
+    (folder / "text.txt").write_text(40 * text)
+    for name in ("char", "byte"):
+        run = folder / f"corrupted_{name}"
+        mstrain("--config", os.devnull, f"run.output_dir={run}", "run.threads=1", "batch.global=1",
+                     "model={type: t5, extra_ids: 20, hidden_size: 8, d_kv: 4, ffn_hidden_size: 8, num_layers: 1, "
+                     "num_attention_heads: 2}",
+                     f"data={{task: span_corruption, train: text.txt, tokenizer: {name}, seq_length: 32}}", "schedule.total_steps=1",
+                     "eval.interval=none", folder=folder)
+        exported = folder / f"exported_{name}"
+        mstrain("export", "--checkpoint", run, "--output", exported, folder=folder)
+        for directory in (exported, next((run / "checkpoints").glob("step-*"))):
+            tokenizer = AutoTokenizer.from_pretrained(directory)
+            config = T5ForConditionalGeneration.from_pretrained(directory).config
+            vocabulary = json.loads((directory / "tokenizer.json").read_text())["model"]["vocab"]
+            own = (lambda t: [vocabulary[c] for c in t]) if name == "char" else (lambda t: list(t.encode()))
+            top = len(vocabulary) + 21  # behind <pad> and </s>
+            assert (config.pad_token_id, config.eos_token_id) == (len(vocabulary), len(vocabulary) + 1)
+            assert (tokenizer.pad_token_id, tokenizer.eos_token_id) == (config.pad_token_id, config.eos_token_id)
+            ids = own("First ") + [top] + own(" x") + [top - 19] + own("<extra_id_20>")
+            assert tokenizer(text).input_ids == ids + [config.eos_token_id], (name, tokenizer(text).input_ids)
+            assert tokenizer.decode(ids) == text, (name, tokenizer.decode(ids))
+
+
 def check_generation(folder):
     """The likeliest answers, and those of searches, byte for byte."""
     for start in ("plain", "v11"):
@@ -151,4 +178,4 @@ def check_generation(folder):
 
 
 if __name__ == "__main__":
-    port.run(check_options, check_forms, check_export, check_fine_tuning, check_generation)
+    port.run(check_options, check_forms, check_export, check_fine_tuning, check_generation, check_tokenizers)
