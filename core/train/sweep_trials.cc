@@ -1,5 +1,7 @@
 #include "core/train/sweep_trials.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
