@@ -15,15 +15,12 @@ namespace {
 constexpr const char* kReference = "reference";
 
 // Why sums of generation and of steps cannot have the same bits; empty: they can.
-std::string why_inexact(const TrainConfig& train, const CausalModel& model, int64_t seq) {
+std::string why_inexact(const TrainConfig& train) {
   const ParallelConfig& parallel = train.parallel;
   const bool keys_meet =
       parallel.context_way == ContextWay::kAllToAll || parallel.context_way == ContextWay::kGather;
   return !is_on_cpu(train.run)                        ? "run.device is not cpu"
          : train.precision.params != FloatType::kFp32 ? "precision.params is not fp32"
-         : model.turns_by_length(seq)
-             ? "model.rope.type dynamic turns longer texts otherwise, and steps have rows of "
-               "data.seq_length"
          : parallel.context > 1 && !keys_meet
              ? "parallel.context shares the sums of attention among ranks, unless "
                "parallel.context_way is all_to_all or gather"
@@ -117,7 +114,7 @@ void AlignedRun::check(const YamlNode& tree) const {
           tree, objective->section() + ".answer_tokens",
           fmt::format("leaves no room for prompts in data.seq_length, {}", data.seq_length));
     }
-    if (const std::string why = why_inexact(train, *causal_model(), data.seq_length);
+    if (const std::string why = why_inexact(train);
         writing.generation.exact.value_or(false) && !why.empty()) {
       config_fail(tree, objective->section() + ".generation.exact",
                   why + "; expected auto or false");
@@ -162,6 +159,12 @@ void AlignedRun::open_data(FileSystem& files, const YamlNode& tree,
 
 void AlignedRun::settle(int64_t ids, const YamlNode& tree) {
   CausalRun::settle(ids, tree);
+  if (objective && objective->is_rewarded() && causal_model()->turns_by_length(data.seq_length) &&
+      objective->writing().generation.exact.value_or(false)) {
+    config_fail(tree, objective->section() + ".generation.exact",
+                "model.rope.type: dynamic turns the tokens of a text by its length, and rows of "
+                "steps are longer than texts under way; expected auto or false");
+  }
   const int64_t vocab = *vocab_size().value;
   if (objective && objective->is_rewarded() && objective->writing().generation.support() > vocab) {
     config_fail(tree, objective->section() + ".generation.top_k",
@@ -205,7 +208,7 @@ RowKind AlignedRun::row_kind() const {
 
 bool AlignedRun::writes_exactly() const {
   return objective->writing().generation.exact.value_or(
-      why_inexact(train, *causal_model(), data.seq_length).empty());
+      why_inexact(train).empty() && !causal_model()->turns_by_length(data.seq_length));
 }
 
 // Draws of dropout are by row, and ranks along `context` have parts of rows.

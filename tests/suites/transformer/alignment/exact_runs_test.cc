@@ -78,6 +78,23 @@ TEST_F(AnswerRuns, WhereTheyCannotBeTheSameSomeMeasureSays) {
               testing::HasSubstr("unless parallel.context_way is all_to_all or gather"));
 }
 
+TEST(AlignedRuns, KnowWhatIsExactOnceTheirVocabularyIsKnown) {
+  const auto settle = [](const std::string& exact) {
+    const YamlNode tree = parse_yaml(
+        "model: {type: llama, hidden_size: 16, num_layers: 1, num_attention_heads: 2, "
+        "max_position_embeddings: 8, rope: {type: dynamic, factor: 2.0}}\n"
+        "data: {train: x.jsonl, seq_length: 12}\n"
+        "objective: {type: grpo, grpo: {answer_tokens: 2, rewards: [{type: length, at_most: 1}], "
+        "generation: {exact: " +
+            exact + "}}}\nbatch: {global: 8}\nschedule: {total_steps: 2}\n",
+        "run.yaml");
+    read_run(tree)->settle(257, tree);
+  };
+  EXPECT_NO_THROW(settle("auto"));
+  EXPECT_THAT(message_of<ConfigError>([&] { settle("true"); }),
+              testing::HasSubstr("generation.exact: model.rope.type: dynamic"));
+}
+
 // The first step whose answers do not all earn the same.
 class GroupsOnRanks : public AnswerRuns {
  protected:
