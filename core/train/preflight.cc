@@ -50,6 +50,10 @@ void find_oddities(const TrainConfig& config, const YamlNode& tree, Findings& fi
     find("optimizer.lr",
          fmt::format("{} moves every weight by about as much in each step", config.optimizer.lr));
   }
+  if (!config.checkpoint.interval.is_word() &&
+      config.checkpoint.minutes != CheckpointConfig().minutes) {
+    find("checkpoint.minutes", "counts only where checkpoint.interval is auto");
+  }
 }
 
 void find_unwritable_output(FileSystem& files, const TrainConfig& config, const YamlNode& tree,

@@ -302,6 +302,8 @@ TEST(DryRun, SaysWhatTheRunWillStumbleOver) {
   EXPECT_THAT(warnings({"schedule.warmup_steps=40"}), HasSubstr("schedule.warmup_steps: 40 steps"));
   EXPECT_THAT(warnings({"run.threads=1000"}), HasSubstr("run.threads: 1000 threads would share"));
   EXPECT_THAT(warnings({"optimizer.lr=20"}), HasSubstr("optimizer.lr: 20 moves every weight"));
+  EXPECT_THAT(warnings({"checkpoint.minutes=1", "checkpoint.interval=5"}),
+              HasSubstr("checkpoint.minutes: counts only where checkpoint.interval is auto"));
   EXPECT_THAT(warnings({"run.output_dir=/proc/nothing/run"}),
               HasSubstr("run.output_dir: /proc/nothing/run could not be written"));
   EXPECT_THAT(warnings({"run.output_dir=" + run.config() + "/run"}),
