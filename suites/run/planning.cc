@@ -77,7 +77,7 @@ class Planning::Profiles {
     in_blocks_ =
         parameters_of_blocks(few->adapted_task().parameters, some->adapted_task().parameters);
     model_ = run.with_layers(kBlocks);
-    some->train.parallel.context = 1;
+    some->train.parallel.context = 1;  // profiles are of one rank
     together_ = some->adapted_task().samples_together;
     const Overrides own = some->profile_changes();
     model_.insert(model_.end(), own.begin(), own.end());

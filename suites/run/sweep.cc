@@ -91,12 +91,9 @@ Outcome run_sweep(const RunRequest& request) {
   const std::vector<TrialResult>& trials = opened.sweep.trials();
   std::function<void()> cleared = request.start.cleared;
   SweepRanks ranks(request.start.ranks.get(), [&](size_t trial, int64_t until, bool restart) {
-    SessionStart start;
+    SessionStart start = request.start;
     start.restart = restart;
     start.cleared = restart ? cleared : nullptr;
-    start.with_defaults = request.start.with_defaults;
-    start.command = request.start.command;
-    start.ranks = request.start.ranks;
     const RunRequest one{
         request.files, with_stored_model(request.files, opened.tree_of_trial(trials[trial].trial)),
         request.stop, request.out, std::move(start)};

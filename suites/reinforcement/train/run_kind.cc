@@ -105,11 +105,9 @@ Outcome run_agent(const RunRequest& request) {
   }
   return sweep_agents(
       request, [&](const YamlNode& tree, int64_t until, const std::function<void()>& cleared) {
-        SessionStart start;
+        SessionStart start = request.start;
         start.restart = cleared != nullptr;
         start.cleared = cleared;
-        start.with_defaults = request.start.with_defaults;
-        start.command = request.start.command;
         return run_one({request.files, tree, request.stop, request.out, std::move(start)}, until,
                        /*tells=*/false);
       });

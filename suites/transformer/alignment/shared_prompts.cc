@@ -12,6 +12,17 @@
 #include "suites/transformer/text/key_value_cache.h"
 
 namespace mstrain {
+namespace {
+
+// x[0, first:end, …] as [rows, (end - first) / rows, …].
+Tensor part_in_rows(const Tensor& x, int64_t first, int64_t end, int64_t rows) {
+  Shape shape = x.shape();
+  shape[0] = rows;
+  shape[1] = (end - first) / rows;
+  return reshape(slice(x, 1, first, end), shape);
+}
+
+}  // namespace
 
 int64_t AnswerGroups::shared_in(int64_t rows) const { return std::gcd(rows, size); }
 
@@ -71,27 +82,25 @@ Tensor SharedPrompts::features(const CausalModel& model, const Params& p) const 
   view.attend = [&](int64_t layer, const Tensor& q, const Tensor& k, const Tensor& v) {
     return attend(model.attention_options(layer), q, k, v);
   };
-  const Tensor x_1nc = model.features(p, tokens_1n_, view);
-  const int64_t first = prompts_ * prompt_;
-  return reshape(slice(x_1nc, 1, first, x_1nc.dim(1)), {rows_, answer_, x_1nc.dim(2)});
+  return answers_of(model.features(p, tokens_1n_, view));
+}
+
+Tensor SharedPrompts::prompts_of(const Tensor& x_1n) const {
+  return part_in_rows(x_1n, 0, prompts_ * prompt_, prompts_);
+}
+
+Tensor SharedPrompts::answers_of(const Tensor& x_1n) const {
+  return part_in_rows(x_1n, prompts_ * prompt_, x_1n.dim(1), rows_);
 }
 
 Tensor SharedPrompts::attend(const AttentionOptions& options, const Tensor& q_1nhd,
                              const Tensor& k_1nhd, const Tensor& v_1nhd) const {
-  const int64_t first = prompts_ * prompt_;
-  const int64_t tokens = q_1nhd.dim(1);
-  const auto prompts = [&](const Tensor& x_1nhd) {
-    return reshape(slice(x_1nhd, 1, 0, first), {prompts_, prompt_, x_1nhd.dim(2), x_1nhd.dim(3)});
-  };
-  const auto keys = [&](const Tensor& x_1nhd) {
-    return gather(reshape(x_1nhd, {tokens, x_1nhd.dim(2), x_1nhd.dim(3)}), keys_bt_, 0);
-  };
-  const Tensor of_prompts = attention(prompts(q_1nhd), prompts(k_1nhd), prompts(v_1nhd), options);
+  const auto keys = [&](const Tensor& x_1nhd) { return gather(select(x_1nhd, 0, 0), keys_bt_, 0); };
+  const Tensor of_prompts =
+      attention(prompts_of(q_1nhd), prompts_of(k_1nhd), prompts_of(v_1nhd), options);
   AttentionOptions behind = options;
   behind.start = select(places_ba_, 1, 0);
-  const Tensor q_bahd =
-      reshape(slice(q_1nhd, 1, first, tokens), {rows_, answer_, q_1nhd.dim(2), q_1nhd.dim(3)});
-  const Tensor of_answers = attention(q_bahd, keys(k_1nhd), keys(v_1nhd), behind);
+  const Tensor of_answers = attention(answers_of(q_1nhd), keys(k_1nhd), keys(v_1nhd), behind);
   const Tensor both[] = {flatten(of_prompts, 0, 1), flatten(of_answers, 0, 1)};
   return expand_dims(concat(both, 0), 0);
 }

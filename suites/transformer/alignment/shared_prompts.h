@@ -31,7 +31,10 @@ class SharedPrompts {
   Tensor in_rows(const Tensor& x_ba) const;
 
  private:
-  // Attention over tokens that stand one after the other, [1, tokens, heads, head_dim]: all prompts, then all answers.
+  // Of x[1, tokens, …], all prompts, then all answers, one after the other: the parts, [prompts, prompt, …] and [b, answer_tokens, …].
+  Tensor prompts_of(const Tensor& x_1n) const;
+  Tensor answers_of(const Tensor& x_1n) const;
+  // Attention over such tokens, [1, tokens, heads, head_dim].
   Tensor attend(const AttentionOptions& options, const Tensor& q_1nhd, const Tensor& k_1nhd,
                 const Tensor& v_1nhd) const;
 
