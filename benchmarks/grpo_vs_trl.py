@@ -21,6 +21,7 @@ import race
 
 SIZES = {  # layers, heads, key heads, width, FFN, prompts of a step, answers to each, tokens of a prompt, of an answer
     "small": (6, 8, 4, 256, 704, 16, 8, 32, 32),
+    "long": (6, 8, 4, 256, 704, 8, 8, 256, 64),
     "tiny": (3, 4, 4, 96, 256, 128, 8, 6, 5),  # configs/grpo_addition.yaml
 }
 VOCAB = 257

@@ -6,6 +6,7 @@
 #include "core/ops/accumulation.h"
 #include "core/ops/attention_form.h"
 #include "core/ops/build.h"
+#include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
@@ -60,6 +61,12 @@ Tensor joined_bias(const Tensor& bias, bool batched, int64_t size, int64_t b) {
   return flatten(broadcast_to(each, shape), 0, 1);
 }
 
+// Numbers of keys of the joined batch; none are repeated from one sample to the next.
+Tensor joined_repeated(const Tensor& repeated, bool batched, int64_t size, int64_t b) {
+  const Tensor each = batched ? repeated : repeat_leading(repeated, size);
+  return flatten(where(equal(iota({size, b}, 1), 0), 0, each), 0, 1);
+}
+
 Tensor parted(const Tensor& x, int64_t size, int64_t b) {
   Shape shape = x.shape().with_inserted(0, size);
   shape[1] = b;
@@ -83,9 +90,11 @@ Tensors batch_inputs(const Attrs& attrs, std::span<const Tensor> in, std::span<c
   for (size_t i = 0; i < in.size(); ++i) {
     const bool biases = i > first && (i - first == form.bias || i - first == form.table);
     const bool shared = after == 0 && !batched[i] && in[i].dim(0) == 1;
-    inputs.push_back(!biases  ? joined(in[i], batched[i], size)
-                     : shared ? in[i]
-                              : joined_bias(in[i], batched[i], size, b));
+    const bool repeats = i > first && i - first == form.repeated;
+    inputs.push_back(repeats   ? joined_repeated(in[i], batched[i], size, b)
+                     : !biases ? joined(in[i], batched[i], size)
+                     : shared  ? in[i]
+                               : joined_bias(in[i], batched[i], size, b));
   }
   return inputs;
 }
@@ -237,6 +246,9 @@ class Builder {
     if (options_.query_segments.defined()) {
       add("segmented", options_.query_segments, {scores_[0], scores_[2]});
       add("segmented", options_.key_segments, {scores_[0], scores_[3]});
+    }
+    if (options_.repeated_keys.defined()) {
+      add("repeating", options_.repeated_keys, {scores_[0]});
     }
     if (options_.start.defined()) {
       add("placed", options_.start, {scores_[0]});

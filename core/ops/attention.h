@@ -48,6 +48,9 @@ struct AttentionOptions {
   // i32, broadcast to [b, t] and [b, s]; both or none: a query sees the keys of its segment alone, as where a row holds
   // several texts. Those of a segment should be neighbours: fast kernels leave out what lies before and after them.
   Tensor query_segments, key_segments;
+  // i32 [b], a promise: the first so many keys and values of a batch element are those of the element before it, as where
+  // sequences go on from one prompt, and may be read once. The first element's means nothing.
+  Tensor repeated_keys;
   std::optional<RelativeBias> relative = {};  // added like bias
 };
 

@@ -122,12 +122,14 @@ AttentionForm::AttentionForm(const Attrs& attrs, std::span<const TensorType> typ
   };
   const size_t draws = attrs.find("rate") != nullptr ? 2 : 0;
   const size_t needed = 3 + (relative ? 1 : 0) + (said("masked") ? 1 : 0) +
-                        (said("segmented") ? 2 : 0) + (said("placed") ? 1 : 0) + draws;
+                        (said("segmented") ? 2 : 0) + (said("repeating") ? 1 : 0) +
+                        (said("placed") ? 1 : 0) + draws;
   bias = types.size() > needed ? inputs++ : 0;
   table = relative ? inputs++ : 0;
   mask = said("masked") ? inputs++ : 0;
   segments = said("segmented") ? inputs : 0;
   inputs += segments == 0 ? 0 : 2;
+  repeated = said("repeating") ? inputs++ : 0;
   start = said("placed") ? inputs++ : 0;
   draw = draws > 0 ? inputs : 0;
   inputs += draws;
@@ -183,11 +185,15 @@ AttentionDims check_attention(std::span<const TensorType> in, const AttentionFor
                                  to_string(TensorType{Dtype::kI32, {n.b, n.t}}),
                                  to_string(TensorType{Dtype::kI32, {n.b, n.s}})));
   }
-  if (form.start != 0 && !(in[form.start] == TensorType{Dtype::kI32, {n.b}})) {
-    throw ShapeError(fmt::format("the place of the first query is {}, not {}",
-                                 to_string(in[form.start]),
-                                 to_string(TensorType{Dtype::kI32, {n.b}})));
-  }
+  const auto expect_by_sample = [&](size_t input, const char* what) {
+    const TensorType expected{Dtype::kI32, {n.b}};
+    if (input != 0 && !(in[input] == expected)) {
+      throw ShapeError(
+          fmt::format("{} is {}, not {}", what, to_string(in[input]), to_string(expected)));
+    }
+  };
+  expect_by_sample(form.repeated, "the number of repeated keys");
+  expect_by_sample(form.start, "the place of the first query");
   if (form.draw != 0) {
     check_draw(in.subspan(form.draw, 2), n, attrs);
   }

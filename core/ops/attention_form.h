@@ -1,8 +1,8 @@
 // How applications of attention and of its gradient lay out their inputs, for rules and kernels.
 //
-// attention{causal, scale, …}: (q, k, v[, bias][, table][, mask][, segments, segments][, start]) -> (out, lse[b, h, t])
+// attention{causal, scale, …}: (q, k, v[, bias][, table][, mask][, segments, segments][, repeated][, start]) -> (out, lse[b, h, t])
 //   bias[1|b, 1|h, t, s]; table[1|b, buckets, h] where there are the attributes max_distance and
-//   bidirectional; mask bool[b, s] where `masked`; segments i32[b, t] of queries and i32[b, s] of keys where `segmented`; start i32[b] where `placed`; `window`: none where absent.
+//   bidirectional; mask bool[b, s] where `masked`; segments i32[b, t] of queries and i32[b, s] of keys where `segmented`; repeated i32[b] where `repeating`; start i32[b] where `placed`; `window`: none where absent.
 // attention_grad{…}: (g, q, k, v[, …], out, lse) -> (dq, dk, dv[, dbias][, dtable])
 // lse is the logsumexp of the visible scores in the accumulation type; -inf where none is visible.
 // attention_dropout{…, rate, site, whole} and its gradient: two more inputs follow the optional ones, the key u32[2] and the
@@ -39,7 +39,7 @@ struct AttentionForm {
   std::optional<RelativeBuckets> buckets;
   // Places of the optional inputs of the forward pass; 0: absent. segments: the queries', the keys' are the next; draw: the
   // key's, the offset's is the next.
-  size_t bias = 0, table = 0, mask = 0, segments = 0, start = 0, draw = 0;
+  size_t bias = 0, table = 0, mask = 0, segments = 0, repeated = 0, start = 0, draw = 0;
   size_t inputs = 3;  // of the forward pass
 
   // `types`: of the inputs of the forward pass, which may be fewer or more than the attributes ask for.

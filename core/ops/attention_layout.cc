@@ -35,6 +35,7 @@ std::vector<int> input_dims(By by, const AttentionForm& form, std::span<const Te
       set(form.bias, 0);
       set(form.table, 0);
       set(form.mask, 0);
+      set(form.repeated, 0);
       set(form.start, 0);
       set(form.segments, 0);
       set(form.segments == 0 ? 0 : form.segments + 1, 0);

@@ -78,6 +78,9 @@ class Ring {
     if (whole.keys % axis.size != 0) {
       mask_filling(whole.keys);
     }
+    if (form_.repeated != 0) {  // tiles begin within them
+      in_[form_.repeated] = zeros(in_[form_.repeated].type());
+    }
     for (const size_t input : inputs_of_keys(form_)) {
       in_[input] = positions_.dealt(in_[input], 1);
     }

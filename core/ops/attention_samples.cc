@@ -18,7 +18,7 @@ struct Options {
   std::optional<Shape> bias;
   int64_t window = 0;
   int64_t buckets = 0, max_distance = 8, tables = 1;
-  bool bidirectional = false, masked = false, segmented = false, placed = false;
+  bool bidirectional = false, masked = false, segmented = false, repeating = false, placed = false;
 };
 
 Sample sample_of(Dtype t, const Sizes& n, const Options& options = {}) {
@@ -46,6 +46,10 @@ Sample sample_of(Dtype t, const Sizes& n, const Options& options = {}) {
     sample.attrs.set("segmented", true);
     sample.inputs.push_back({{Dtype::kI32, {n.b, n.queries}}, 0, 3});
     sample.inputs.push_back({{Dtype::kI32, {n.b, n.keys}}, 0, 3});
+  }
+  if (options.repeating) {  // keys differ: none are
+    sample.attrs.set("repeating", true);
+    sample.inputs.push_back({{Dtype::kI32, {n.b}}, 0, 1});
   }
   if (options.placed) {
     sample.attrs.set("placed", true);
@@ -77,6 +81,7 @@ std::vector<Sample> attention_samples(Dtype t) {
       sample_of(t, {2, 1, 21, 2, 5, 16, false}, {.bias = Shape{2, 1, 1, 21}}),  // the next token
       sample_of(t, {2, 1, 21, 4, 5, 16, true, 2}, {.buckets = 8, .masked = true, .placed = true}),
       sample_of(t, {1, 3, 40, 2, 16, 32, true}),
+      sample_of(t, {3, 1, 21, 4, 5, 16, true, 2}, {.repeating = true, .placed = true}),
       sample_of(t, {2, 5, 7, 4, 4, 3, false, 2}, {.segmented = true}),
       sample_of(t, {2, 33, 40, 2, 8, 16, true, 1},
                 {.buckets = 6, .masked = true, .segmented = true, .placed = true}),

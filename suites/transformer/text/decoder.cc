@@ -45,8 +45,9 @@ Decoder::Decoder(std::shared_ptr<const CausalModel> model, Execution execution, 
           {.name = "read", .keeps_results = false, .tells = false}),
       write_(
           [this](const Params& p, const KeyValueCache& cache, const Tensor& tokens,
-                 const Tensor& positions) {
-            return together(std::bind_front(&Decoder::write, this), p, cache, tokens, positions);
+                 const Tensor& positions, const Tensor& repeated) {
+            return together(std::bind_front(&Decoder::write, this), p, cache, tokens, positions,
+                            repeated);
           },
           {.donate = {1}, .name = "write", .tells = false}),
       append_(
@@ -109,7 +110,7 @@ DecoderStep Decoder::read(const Params& p, const Tensor& tokens_pt, const Tensor
 }
 
 DecoderStep Decoder::write(const Params& p, const KeyValueCache& cache, const Tensor& tokens_b,
-                           const Tensor& positions_b) const {
+                           const Tensor& positions_b, const Tensor& repeated_b) const {
   const int64_t b = tokens_b.dim(0);
   DecoderStep out;
   TokenView view{.positions_bt = reshape(positions_b, {b, 1}), .lengths_b = positions_b + 1};
@@ -125,6 +126,7 @@ DecoderStep Decoder::write(const Params& p, const KeyValueCache& cache, const Te
     } else {
       cache.extend(i, k, v, positions_b, out.cache);
       options.start = positions_b;
+      options.repeated_keys = repeated_b;
     }
     return attention(q, out.cache.keys[i], out.cache.values[i], options);
   };
@@ -225,11 +227,14 @@ std::vector<float> Decoder::start(const Params& params,
   const Context context = for_inference();
   const ContextScope scope(context);
   lengths_.clear();
+  prompts_.clear();
   for (const std::span<const int32_t> prompt : prompts) {
     lengths_.push_back(static_cast<int32_t>(prompt.size()));
+    prompts_.emplace_back(prompt.begin(), prompt.end());
     capacity = std::max(capacity, std::ssize(prompt));
   }
   capacity_ = bucket(capacity, std::ssize(prompts));
+  note_repeated();
   cache_ = {};
   return take(read_prompts(params, prompts));
 }
@@ -249,8 +254,11 @@ std::vector<float> Decoder::replace(const Params& params, std::span<const int32_
   for (size_t i = 0; i < sequences.size(); ++i) {
     check(std::ssize(prompts[i]) <= capacity_, "a prompt of {} tokens, where there is room for {}",
           prompts[i].size(), capacity_);
-    lengths_.at(static_cast<size_t>(sequences[i])) = static_cast<int32_t>(prompts[i].size());
+    const auto place = static_cast<size_t>(sequences[i]);
+    lengths_.at(place) = static_cast<int32_t>(prompts[i].size());
+    prompts_.at(place).assign(prompts[i].begin(), prompts[i].end());
   }
+  note_repeated();
   DecoderStep step = read_prompts(params, read);
   const Tensor places_m = tensor<int32_t>(places, {std::ssize(places)});
   cache_ = execution_ == Execution::kEager ? cache_.with(step.cache, places_m)
@@ -264,10 +272,14 @@ void Decoder::keep(std::span<const int32_t> sequences) {
   const Context context = for_inference();
   const ContextScope scope(context);
   std::vector<int32_t> lengths;
+  std::vector<std::vector<int32_t>> prompts;
   for (const int32_t sequence : sequences) {
     lengths.push_back(lengths_.at(static_cast<size_t>(sequence)));
+    prompts.push_back(prompts_.at(static_cast<size_t>(sequence)));
   }
   lengths_ = std::move(lengths);
+  prompts_ = std::move(prompts);
+  note_repeated();
   const Tensor rows = tensor<int32_t>(sequences, {std::ssize(sequences)});
   cache_ = execution_ == Execution::kEager ? cache_.rows(rows) : take_rows_(cache_, rows);
 }
@@ -308,9 +320,21 @@ std::vector<float> Decoder::next(const Params& params, std::span<const int32_t> 
   const Shape rows{static_cast<int64_t>(tokens.size())};
   const Tensor tokens_b = tensor<int32_t>(given, rows);
   const Tensor positions_b = tensor<int32_t>(positions, rows);
+  const Tensor repeated_b = tensor<int32_t>(repeated_, rows);
   return take(execution_ == Execution::kEager
-                  ? write(params, cache_, tokens_b, positions_b)
-                  : write_(params, std::move(cache_), tokens_b, positions_b));
+                  ? write(params, cache_, tokens_b, positions_b, repeated_b)
+                  : write_(params, std::move(cache_), tokens_b, positions_b, repeated_b));
+}
+
+void Decoder::note_repeated() {
+  repeated_.assign(prompts_.size(), 0);
+  for (size_t i = 1; i < prompts_.size(); ++i) {
+    const std::vector<int32_t>&before = prompts_[i - 1], &here = prompts_[i];
+    const auto end = std::ranges::mismatch(before, here).in2 - here.begin();
+    // Where keys turn by the length of a text, those of texts of other lengths differ.
+    const bool alike = before.size() == here.size() || !model_->turns_by_length(capacity_);
+    repeated_[i] = alike ? static_cast<int32_t>(end) : 0;
+  }
 }
 
 std::vector<float> Decoder::take(DecoderStep step) {

@@ -71,8 +71,9 @@ class Decoder {
   // tokens_pt, lengths_p: different prompts; prompts_b: which one each sequence begins with, or as many as there are, all in order.
   DecoderStep read(const Params& p, const Tensor& tokens_pt, const Tensor& lengths_p,
                    const Tensor& prompts_b, int64_t capacity) const;
+  // repeated_b: as in AttentionOptions.
   DecoderStep write(const Params& p, const KeyValueCache& cache, const Tensor& tokens_b,
-                    const Tensor& positions_b) const;
+                    const Tensor& positions_b, const Tensor& repeated_b) const;
   DecoderStep append(const Params& p, const KeyValueCache& cache, const Tensor& tokens_bt,
                      const Tensor& starts_b, const Tensor& counts_b) const;
   // Tokens in rows that are padded to a bucket, and how many each has.
@@ -83,12 +84,13 @@ class Decoder {
   Padded padded(std::span<const std::span<const int32_t>> tokens, int64_t sequences) const;
   // Equal prompts are read once.
   DecoderStep read_prompts(const Params& params, std::span<const std::span<const int32_t>> prompts);
+  void note_repeated();
   std::vector<float> take(DecoderStep step);
 
   using Read = std::function<DecoderStep(const Params&, const Tensor&, const Tensor&, const Tensor&,
                                          const Tensor&)>;
-  using Write =
-      std::function<DecoderStep(const Params&, const KeyValueCache&, const Tensor&, const Tensor&)>;
+  using Write = std::function<DecoderStep(const Params&, const KeyValueCache&, const Tensor&,
+                                          const Tensor&, const Tensor&)>;
 
   using Append = std::function<DecoderStep(const Params&, const KeyValueCache&, const Tensor&,
                                            const Tensor&, const Tensor&)>;
@@ -115,7 +117,9 @@ class Decoder {
   Jit<TakeRows> take_rows_;
   KeyValueCache cache_;
   int64_t capacity_ = 0;
-  std::vector<int32_t> lengths_;  // of the sequences
+  std::vector<int32_t> lengths_;               // of the sequences
+  std::vector<std::vector<int32_t>> prompts_;  // that they began with
+  std::vector<int32_t> repeated_;              // tokens that the sequence before began with too
 };
 
 }  // namespace mstrain

@@ -21,12 +21,12 @@ int64_t Decoder::bytes(int64_t sequences, int64_t prompt, int64_t capacity, Dtyp
   Types given(reading.results.begin() + 1, reading.results.end());
   const auto half = static_cast<ptrdiff_t>(given.size() / 2);
   const std::vector<bool> donated(given.size(), true);
-  given.insert(given.end(), 2, by_sequence);
+  given.insert(given.end(), 3, by_sequence);
   const PlannedMemory writing = planned_memory(
       *model_, dtype, given, donated, [&](const Params& p, std::span<const Tensor> in) {
         const KeyValueCache cache{{in.begin(), in.begin() + half},
                                   {in.begin() + half, in.begin() + 2 * half}};
-        return flatten_tree(write(p, cache, in[in.size() - 2], in.back()));
+        return flatten_tree(write(p, cache, in[in.size() - 3], in[in.size() - 2], in.back()));
       });
   return reading.bytes + writing.bytes;
 }

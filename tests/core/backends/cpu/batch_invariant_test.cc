@@ -2,6 +2,7 @@
 #include "core/ops/attention.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
+#include "core/transform/vmap.h"
 #include "tests/amount.h"
 #include "tests/core/backends/cpu/against_reference.h"
 
@@ -149,6 +150,97 @@ TEST(InvariantAttention, GivesOneQueryTheSameBitsWithTermsOfItsScores) {
       }
     }
   }
+}
+
+// x[b, s, …] whose elements begin with the first counts[b] positions of the element before.
+Tensor with_repeated(const Tensor& x, const std::vector<int32_t>& counts) {
+  Tensors elements{slice(x, 0, 0, 1)};
+  for (int64_t b = 1; b < x.dim(0); ++b) {
+    const int64_t count = counts[static_cast<size_t>(b)];
+    elements.push_back(concat(
+        {slice(elements.back(), 1, 0, count), slice(slice(x, 0, b, b + 1), 1, count, x.dim(1))},
+        1));
+  }
+  return concat(elements, 0);
+}
+
+struct Repeated {
+  int64_t heads, key_heads, width;
+  std::vector<int32_t> counts, places;
+};
+
+class RepeatedKeys : public testing::TestWithParam<Repeated> {};
+INSTANTIATE_TEST_SUITE_P(
+    Of, RepeatedKeys,
+    testing::Values(
+        // Groups of one prompt each, which end within a block of keys and with it.
+        Repeated{6,
+                 2,
+                 32,
+                 {0, 37, 37, 37, 0, 64, 64, 5, 130, 130},
+                 {37, 60, 63, 64, 70, 64, 140, 5, 130, 149}},
+        // One of a group is left; prompts that begin likewise.
+        Repeated{4, 4, 20, {0, 20, 90, 90, 16, 16, 100}, {95, 99, 90, 91, 30, 110, 102}},
+        // More than a run has.
+        Repeated{2, 1, 16, std::vector<int32_t>(40, 80), std::vector<int32_t>(40, 99)},
+        // Queries before the end of what is repeated, at its first key, and before all keys.
+        Repeated{3, 3, 32, {0, 120, 120, 120, 120}, {120, 79, 64, 0, -1}}));
+
+TEST_P(RepeatedKeys, ChangeNoBit) {
+  const Repeated& n = GetParam();
+  constexpr int64_t kLength = 150;
+  const auto b = std::ssize(n.counts);
+  const Tensor q = random({b, 1, n.heads, 24}, 5);
+  const Tensor k = with_repeated(random({b, kLength, n.key_heads, 24}, 6), n.counts);
+  const Tensor v = with_repeated(random({b, kLength, n.key_heads, n.width}, 7), n.counts);
+  for (const int64_t window : {0, 30, 149}) {
+    for (const int threads : {1, 2, 3, 50}) {
+      const Context context = invariant(threads);
+      const ContextScope scope(context);
+      AttentionOptions options{.causal = true};
+      options.window = window;
+      options.start = tensor<int32_t>(n.places, {b});
+      const std::vector<float> each = numbers(attention(q, k, v, options));
+      options.repeated_keys = tensor<int32_t>(n.counts, {b});
+      EXPECT_EQ(numbers(attention(q, k, v, options)), each) << window << " " << threads;
+    }
+  }
+}
+
+// A sample of a batch of batches does not begin like the last one of the batch before.
+TEST(RepeatedKeys, AreThoseOfOneLane) {
+  const std::vector<int32_t> counts{64, 64, 64};
+  const Tensor q = random({2, 3, 1, 4, 24}, 5);
+  const auto lanes = [&](uint64_t seed) {
+    const Tensor x = random({2, 3, 90, 2, 24}, seed);
+    return concat({expand_dims(with_repeated(squeeze(slice(x, 0, 0, 1), 0), counts), 0),
+                   expand_dims(with_repeated(squeeze(slice(x, 0, 1, 2), 0), counts), 0)},
+                  0);
+  };
+  const Context context = invariant(1);
+  const ContextScope scope(context);
+  const auto attend = [&](const Tensor& repeated) {
+    return vmap([&](const Tensor& q_bthd, const Tensor& k_bshd, const Tensor& v_bshe) {
+      return attention(q_bthd, k_bshd, v_bshe, {.causal = true, .repeated_keys = repeated});
+    })(q, lanes(6), lanes(7));
+  };
+  EXPECT_EQ(numbers(attend(tensor<int32_t>(counts, {3}))), numbers(attend({})));
+}
+
+// Keys that are promised to be those of the first element, and are not, are not looked at.
+TEST(RepeatedKeys, AreReadOnce) {
+  const std::vector<int32_t> counts{0, 70, 70};
+  const Tensor q = random({3, 1, 4, 24}, 5);
+  const Tensor k = random({3, 90, 2, 24}, 6);
+  const Tensor v = random({3, 90, 2, 32}, 7);
+  const Context context = invariant(1);
+  const ContextScope scope(context);
+  AttentionOptions options{.causal = true};
+  const std::vector<int32_t> in_whole_vectors{0, 64, 64};
+  const std::vector<float> expected = numbers(attention(
+      q, with_repeated(k, in_whole_vectors), with_repeated(v, in_whole_vectors), options));
+  options.repeated_keys = tensor<int32_t>(counts, {3});
+  EXPECT_EQ(numbers(attention(q, k, v, options)), expected);
 }
 
 }  // namespace

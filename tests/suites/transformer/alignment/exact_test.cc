@@ -308,9 +308,13 @@ TEST_P(Exact, TextsDoNotDependOnHowManyAreWrittenAtATime) {
   Rng rng(5);
   std::vector<std::vector<int32_t>> prompts(37);
   for (size_t i = 0; i < prompts.size(); ++i) {
-    const int64_t length = i == 30 ? 150 : 1 + rng.below(20);
+    const bool begins_group = i >= 12 && i % 4 == 0;
+    const int64_t length = i == 30 ? 150 : (begins_group ? 17 : 1) + rng.below(20);
     for (int64_t t = 0; t < length; ++t) {
       prompts[i].push_back(static_cast<int32_t>(rng.below(kExactVocab)));
+    }
+    if (i > 12 && i != 30 && !begins_group) {
+      prompts[i] = prompts[i / 4 * 4];
     }
   }
   prompts[9] = prompts[4];
