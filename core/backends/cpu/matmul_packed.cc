@@ -1,10 +1,11 @@
 // Products in f32 by our own loops, for processors on which oneDNN has none that takes its memory, or a packed b, from the
 // caller: those without AVX-512. Blocks and panels as Goto & van de Geijn 2008: b in panels as wide as the registers' block,
-// each of which comes from the nearest caches while rows of a pass by. An element's sum runs in the same order for every thread
-// count.
+// each of which comes from the nearest caches while rows of a pass by. Threads share the rows and columns of c as a grid, and pack what
+// they read themselves: they wait for each other nowhere. An element's sum runs in the same order for every thread count.
 #include <omp.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "core/backends/cpu/after_product.h"
 #include "core/backends/cpu/ahead.h"
@@ -15,31 +16,29 @@
 namespace mstrain::cpu {
 namespace {
 
-constexpr int64_t kMostDepth = 512;       // of a panel of 32 KiB
-constexpr int64_t kMostColumns = 1024;    // of b packed at a time
-constexpr int64_t kMostRows = 120;        // of a in the second cache
-constexpr int64_t kLeastPanels = 4;       // of a thread, where threads share columns
-constexpr int64_t kLeastPackedRows = 48;  // of a thread, where they share rows that are copied
+constexpr int64_t kMostDepth = 512;     // of a panel of 32 KiB
+constexpr int64_t kMostColumns = 1024;  // of b packed at a time
+constexpr int64_t kMostRows = 120;      // of a in the second cache
+constexpr int64_t kLeastPanels = 4;     // that repay the reading of a
+constexpr int64_t kPacking = 16;  // multiply-adds that the packing of a number takes as long as
 constexpr int64_t kBlockRows = BlockLoops::kRows;
 constexpr int64_t kLine = 16;
 constexpr int64_t kRowsAtOnce = 4;  // of b while it is packed: streams that are read ahead
 
 class PackedProduct {
  public:
-  PackedProduct(const Product& p, int threads)
+  PackedProduct(const Product& p, int threads, bool b_is_kept)
       : p_(p), loops_(*loops().block), panel_(loops_.panel), threads_(threads), after_(p) {
     depth_ = packed_depth(p.k);
     columns_ = std::min(kMostColumns, up_to(p.n, panel_));
     packs_a_ = p.a_column != 1;
-    // Threads that share rows copy no row twice.
-    by_columns_ = p.m < threads * (packs_a_ ? kLeastPackedRows : kBlockRows) ||
-                  (!packs_a_ && columns_ / panel_ >= threads * kLeastPanels);
+    grid_ = grid_of(threads, b_is_kept);
   }
 
   int64_t packed_floats() const { return p_.k * up_to(p_.n, panel_); }
-  // Of one product: a block of b that its threads share, and a block of a for each of them.
-  int64_t workspace_floats(int threads, bool b_is_packed) const {
-    return (b_is_packed ? 0 : depth_ * columns_) + threads * rows_floats();
+  // Of one product: for each part of its rows a block of b, where its columns' threads have their own places, and for each thread one of a.
+  int64_t workspace_floats(bool b_is_kept) const {
+    return (b_is_kept ? 0 : grid_.rows * depth_ * columns_) + threads_ * rows_floats();
   }
 
   // b[k, n] in blocks of columns_ columns, within them in blocks of depth_ rows, within them in panels.
@@ -55,16 +54,20 @@ class PackedProduct {
     }
   }
 
-  // With `packed`, b is not read. Called by every thread of a team, each with its own number.
+  // With `packed`, b is not read. Called by every thread of a team, of at most threads(), each with its own number.
   void run(const float* a, const float* b, const float* packed, const float* bias, float* c,
            float* workspace, int thread, int team) const {
+    const Grid grid = team == threads_ ? grid_ : Grid{1, team};
     float* const own_rows = workspace + thread * rows_floats();
-    float* const shared = workspace + team * rows_floats();
+    const Range rows = chunk_of(p_.m, kBlockRows, thread / grid.columns, grid.rows);
+    float* const own_block =
+        workspace + team * rows_floats() + thread / grid.columns * depth_ * columns_;
     for (int64_t first = 0; first < p_.n; first += columns_) {
       const int64_t width = block_width(first);
-      const Range own = chunk_of(width, panel_, thread, team);  // of b, to pack
-      const Range panels = by_columns_ ? own : Range{0, width};
-      const Range rows = by_columns_ ? Range{0, p_.m} : chunk_of(p_.m, kBlockRows, thread, team);
+      const Range panels = chunk_of(width, panel_, thread % grid.columns, grid.columns);
+      if (rows.begin == rows.end || panels.begin == panels.end) {
+        continue;
+      }
       const int64_t panel_count = (panels.end - panels.begin + panel_ - 1) / panel_;
       const int64_t row_count = rows.end - rows.begin;
       const int64_t tile_count = std::max<int64_t>(1, (row_count + kMostRows - 1) / kMostRows);
@@ -75,14 +78,13 @@ class PackedProduct {
         const float* block = packed + first * p_.k + l * width;
         Ahead b_ahead;
         if (packed == nullptr) {
-          // Threads that share columns read only what they have packed themselves, each in a place of its own.
-          float* const to = shared + (by_columns_ ? own.begin * (depth_ - depth) : 0);
-          pack_panels(b, l, depth, first, own, to);
-          wait(by_columns_ ? 1 : team);
+          float* const to = own_block + panels.begin * (depth_ - depth);
+          pack_panels(b, l, depth, first, panels, to);
           block = to;
-          b_ahead = ahead(b, {l + depth, next_depth}, p_.b_row,
-                          {first + own.begin, std::min(first + own.end, p_.n) - first - own.begin},
-                          p_.b_column, panel_count * tile_count);
+          b_ahead = ahead(
+              b, {l + depth, next_depth}, p_.b_row,
+              {first + panels.begin, std::min(first + panels.end, p_.n) - first - panels.begin},
+              p_.b_column, panel_count * tile_count);
         }
         for (int64_t i = rows.begin; i < rows.end; i += tile_rows) {
           const Tile tile{i, std::min(tile_rows, rows.end - i), l, depth};
@@ -95,14 +97,11 @@ class PackedProduct {
                                 panel_count);
           multiply(tile, a, block, panels, first, bias, c, own_rows, a_ahead, b_ahead);
         }
-        wait(packed == nullptr && !by_columns_ ? team : 1);
       }
-      wait(packed == nullptr && by_columns_ ? team : 1);  // the places of other columns are others
     }
   }
 
   int threads() const { return threads_; }
-  // Floats of the packed block that a team shares come after its threads' rows.
   int64_t rows_floats() const { return packs_a_ ? kMostRows / kBlockRows * rows_step(depth_) : 0; }
 
  private:
@@ -110,6 +109,35 @@ class PackedProduct {
   struct Tile {
     int64_t i, rows, l, depth;
   };
+
+  // Into how many parts threads divide the rows and columns of c.
+  struct Grid {
+    int rows, columns;
+  };
+  // That in which a thread has least to do: multiply-adds, and the packing of what it reads. Of equals that of most columns, whose
+  // threads read no number of b twice.
+  Grid grid_of(int threads, bool b_is_kept) const {
+    Grid best{1, threads};
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (int rows = 1; rows <= threads; ++rows) {
+      const Grid grid{rows, threads / rows};
+      const auto part = [](int64_t n, int64_t unit, int parts) {
+        return up_to(up_to(n, unit) / unit, parts) / parts * unit;
+      };
+      const int64_t m = part(p_.m, kBlockRows, grid.rows);
+      const int64_t blocks = p_.n / columns_;
+      const int64_t n = blocks * part(columns_, panel_, grid.columns) +
+                        part(p_.n - blocks * columns_, panel_, grid.columns);
+      const int64_t a_times = blocks + (p_.n % columns_ != 0 ? 1 : 0);
+      const int64_t work = m * std::max(n, kLeastPanels * panel_) +
+                           kPacking * ((packs_a_ ? a_times * m : 0) + (b_is_kept ? 0 : n));
+      if (grid.rows * grid.columns == threads && work < least) {
+        best = grid;
+        least = work;
+      }
+    }
+    return best;
+  }
 
   // Floats from panel to panel of a: odd in lines, so that the panels that are written in turn share no places of the first cache.
   static int64_t rows_step(int64_t depth) { return up_to(kBlockRows * depth, kLine) | kLine; }
@@ -130,12 +158,6 @@ class PackedProduct {
     const float* const first = matrix + rows.first * row + columns.first * column;
     return column == 1 ? Ahead(first, rows.count, columns.count, row, calls)
                        : Ahead(first, columns.count, rows.count, column, calls);
-  }
-
-  void wait(int team) const {
-    if (team > 1) {
-#pragma omp barrier
-    }
   }
 
   // Rows [l, l + depth) of columns first + [columns.begin, columns.end), panel after panel. Where b has its columns side by
@@ -280,33 +302,33 @@ class PackedProduct {
   int threads_;
   int64_t depth_ = 1, columns_ = 1;
   bool packs_a_ = false;
-  bool by_columns_ = false;  // threads share columns, else rows
+  Grid grid_{1, 1};
   AfterProduct after_;
 };
 
 // Threads share each product.
 Kernel one_by_one(const Product& p, int threads, bool b_is_kept) {
   const int64_t flops = 2 * p.m * p.n * p.k;
-  const PackedProduct product(p, useful_threads(threads, p.m * p.n, flops));
-  Kernel kernel{
-      [product, p, b_is_kept](const KernelMemory& memory) {
-        const float* const bias = p.bias ? floats(memory.inputs[2]) : nullptr;
-        auto* const workspace = static_cast<float*>(memory.workspace);
-        for (int64_t i = 0; i < p.batches(); ++i) {
-          const float* const a = floats(memory.inputs[0]) + p.offset(0, i);
-          const float* const b = b_is_kept ? nullptr : floats(memory.inputs[1]) + p.offset(1, i);
-          const float* const packed = b_is_kept ? floats(memory.packed) : nullptr;
-          float* const c = static_cast<float*>(memory.outputs[0]) + p.offset(2, i);
-          if (product.threads() == 1) {
-            product.run(a, b, packed, bias, c, workspace, 0, 1);
-            continue;
-          }
+  const PackedProduct product(p, useful_threads(threads, p.m * p.n, flops), b_is_kept);
+  Kernel kernel{[product, p, b_is_kept](const KernelMemory& memory) {
+                  const float* const bias = p.bias ? floats(memory.inputs[2]) : nullptr;
+                  auto* const workspace = static_cast<float*>(memory.workspace);
+                  for (int64_t i = 0; i < p.batches(); ++i) {
+                    const float* const a = floats(memory.inputs[0]) + p.offset(0, i);
+                    const float* const b =
+                        b_is_kept ? nullptr : floats(memory.inputs[1]) + p.offset(1, i);
+                    const float* const packed = b_is_kept ? floats(memory.packed) : nullptr;
+                    float* const c = static_cast<float*>(memory.outputs[0]) + p.offset(2, i);
+                    if (product.threads() == 1) {
+                      product.run(a, b, packed, bias, c, workspace, 0, 1);
+                      continue;
+                    }
 #pragma omp parallel num_threads(product.threads())
-          product.run(a, b, packed, bias, c, workspace, omp_get_thread_num(),
-                      omp_get_num_threads());
-        }
-      },
-      product.workspace_floats(product.threads(), b_is_kept) * static_cast<int64_t>(sizeof(float))};
+                    product.run(a, b, packed, bias, c, workspace, omp_get_thread_num(),
+                                omp_get_num_threads());
+                  }
+                },
+                product.workspace_floats(b_is_kept) * static_cast<int64_t>(sizeof(float))};
   if (b_is_kept) {
     kernel.packed = {
         1, product.packed_floats() * static_cast<int64_t>(sizeof(float)),
@@ -318,9 +340,9 @@ Kernel one_by_one(const Product& p, int threads, bool b_is_kept) {
 
 // Each thread makes products of its own.
 Kernel side_by_side(const Product& p, int threads) {
-  const PackedProduct product(p, 1);
+  const PackedProduct product(p, 1, /*b_is_kept=*/false);
   const int team = useful_threads(threads, p.batches(), 2 * p.batches() * p.m * p.n * p.k);
-  const int64_t room = up_to(product.workspace_floats(1, false), 16);
+  const int64_t room = up_to(product.workspace_floats(/*b_is_kept=*/false), 16);
   return {[product, p, team, room](const KernelMemory& memory) {
             parallel_chunks(team, p.batches(), 1, [&](int64_t begin, int64_t end, int thread) {
               for (int64_t i = begin; i < end; ++i) {
