@@ -40,6 +40,13 @@ std::vector<CorpusSource> find_sources(FileSystem& files, const std::vector<Data
       sources.back().files.push_back(std::move(file));
     }
   }
+  for (const CorpusSource& source : sources) {
+    if (source.files.empty()) {
+      throw IoError(
+          fmt::format("{}: holds no ids, only where they lie in the .bin beside it; name the .bin",
+                      source.name));
+    }
+  }
   return sources;
 }
 

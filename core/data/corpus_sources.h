@@ -22,7 +22,8 @@ struct CorpusSource {
   std::vector<SourceFile> files;
 };
 
-// One a weighted entry; without weights one of all files. Throws IoError where a path leads nowhere, or two to one file.
+// One a weighted entry; without weights one of all files. Throws IoError where a path leads nowhere, two to one file,
+// or one to indexes of Megatron's pairs alone.
 std::vector<CorpusSource> find_sources(FileSystem& files, const std::vector<DataSource>& wanted,
                                        std::span<const std::string> extensions);
 

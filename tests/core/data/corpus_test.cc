@@ -273,6 +273,12 @@ TEST(Corpus, TextJsonLinesAndIdsMixUnderOneTokenizer) {
   pair.seq_length = 1;
   EXPECT_THAT(ids_of(*open(pair).train[0].tokens), ElementsAre(7, 8));
   EXPECT_NE(open(pair).identity, corpus.identity);
+  // By its index alone there is nothing to read; beside the ids the index is passed over.
+  pair.train = {{scratch.path("data/d.idx"), {}}};
+  EXPECT_THAT(message_of<IoError>([&] { open(pair); }),
+              HasSubstr("d.idx: holds no ids, only where they lie"));
+  pair.train = {{scratch.path("data/d.bin"), {}}, {scratch.path("data/d.idx"), {}}};
+  EXPECT_THAT(ids_of(*open(pair).train[0].tokens), ElementsAre(7, 8));
 
   EXPECT_THAT(message_of<IoError>(
                   [&] { open(with_tokenizer(config.train, TokenizerType::kUnigram, tokenizer)); }),
