@@ -48,6 +48,14 @@ OrderedJson earlier_history(const RunDirectory& directory) {
   return OrderedJson::array();
 }
 
+// What was written at `key` some time before `step` was made tells of this step.
+template <class J>
+void reach(J& entry, const char* key, int64_t step) {
+  if (const auto found = entry.find(key); found != entry.end() && found->is_number_integer()) {
+    *found = std::max(found->template get<int64_t>(), step);
+  }
+}
+
 }  // namespace
 
 void tell_whether_stopped(FileSystem& files, const std::string& directory, Json& record) {
@@ -61,17 +69,12 @@ void tell_whether_stopped(FileSystem& files, const std::string& directory, Json&
   // The record is written now and then, measurements as they come.
   const std::vector<Json> rows = read_metrics(files, join_path(directory, kMetricsFile));
   const int64_t last = rows.empty() ? 0 : rows.back()["step"].get<int64_t>();
-  const auto reaches = [&](Json& entry, const char* key) {
-    if (const auto step = entry.find(key); step != entry.end() && step->is_number_integer()) {
-      *step = std::max(step->get<int64_t>(), last);
-    }
-  };
-  reaches(record, "step");
+  reach(record, "step", last);
   if (const auto history = record.find("history"); history != record.end() && history->is_array() &&
                                                    !history->empty() &&
                                                    history->back().is_object()) {
     history->back()["status"] = kStatusStopped;
-    reaches(history->back(), "last_step");
+    reach(history->back(), "last_step", last);
   }
 }
 
@@ -103,6 +106,8 @@ RunRecord::RunRecord(const RunDirectory& directory, const TrainConfig& config, c
   for (OrderedJson& earlier : history_) {
     if (earlier.is_object() && earlier.value("status", OrderedJson()) == kStatusRunning) {
       earlier["status"] = kStatusStopped;  // this start holds the lock
+      // It came at least as far as the checkpoint that it left, which may be newer than its last word.
+      reach(earlier, "last_step", start.step);
     }
   }
   std::error_code error;

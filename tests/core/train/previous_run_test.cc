@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "core/train/run_record.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/train/whole_runs.h"
 
@@ -25,6 +26,23 @@ TEST_F(Session, AFinishedRunSaysSoAndMoreStepsGoOn) {
   EXPECT_EQ(checkpoint_file(config.run.directory(), 20, "MANIFEST.json"), before);
   config.schedule.total_steps = 25;
   EXPECT_EQ(run_small(config).step, 25);
+}
+
+// run.json is written now and then: what a kill leaves there may be older than the newest checkpoint.
+TEST_F(Session, AKilledRunCameAtLeastAsFarAsTheCheckpointThatItLeft) {
+  TrainConfig config = small_config(folder_ / "run");
+  run_small(config);
+  const std::string path = join_path(config.run.directory(), kRunFile);
+  Json record = run_record(config);
+  record["status"] = record["history"][0]["status"] = kStatusRunning;
+  record["step"] = record["history"][0]["last_step"] = 5;
+  write_file_atomic(real_files(), path, record.dump());
+  config.schedule.total_steps = 25;
+  run_small(config);
+  const Json history = run_record(config).at("history");
+  EXPECT_EQ(history.at(0).at("status"), kStatusStopped);
+  EXPECT_EQ(history.at(0).at("last_step"), 20);
+  EXPECT_EQ(history.at(1).at("step"), 20);
 }
 
 // What changes nothing, changed, leaves every bit as it is; what changes something acts from that step on.
