@@ -56,6 +56,15 @@ void find_oddities(const TrainConfig& config, const YamlNode& tree, Findings& fi
   }
 }
 
+void find_unused_split(bool has_valid, double split, double usual, const YamlNode& tree,
+                       Findings& findings) {
+  if (has_valid && split != usual && split != 1) {
+    findings.push_back(fmt::format(
+        "{}: counts only where data.valid is null: all of data.train is trained on; leave it out",
+        config_where(tree, "data.split")));
+  }
+}
+
 void find_unwritable_output(FileSystem& files, const TrainConfig& config, const YamlNode& tree,
                             Findings& findings) {
   const std::string existing = existing_folder(files, config.run.directory());

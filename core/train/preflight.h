@@ -19,6 +19,10 @@ void warn_of(const Findings& findings);
 // Keys that are allowed and still make no sense together, or on this machine.
 void find_oddities(const TrainConfig& config, const YamlNode& tree, Findings& findings);
 
+// Whether `split`, given as another share than `usual`, would be passed over because data.valid is given. 1 says the same as that.
+void find_unused_split(bool has_valid, double split, double usual, const YamlNode& tree,
+                       Findings& findings);
+
 // Whether run.output_dir could be made and written to: tries it in a folder that is removed again.
 void find_unwritable_output(FileSystem& files, const TrainConfig& config, const YamlNode& tree,
                             Findings& findings);

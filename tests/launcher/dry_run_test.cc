@@ -304,6 +304,11 @@ TEST(DryRun, SaysWhatTheRunWillStumbleOver) {
   EXPECT_THAT(warnings({"optimizer.lr=20"}), HasSubstr("optimizer.lr: 20 moves every weight"));
   EXPECT_THAT(warnings({"checkpoint.minutes=1", "checkpoint.interval=5"}),
               HasSubstr("checkpoint.minutes: counts only where checkpoint.interval is auto"));
+  const std::string valid = "data.valid=" + run.path("text.txt");
+  EXPECT_THAT(warnings({valid, "data.split=0.5"}),
+              HasSubstr("data.split: counts only where data.valid is null"));
+  EXPECT_EQ(warnings({valid, "data.split=1"}), "");
+  EXPECT_EQ(warnings({valid, "data.split=null"}), "");
   EXPECT_THAT(warnings({"run.output_dir=/proc/nothing/run"}),
               HasSubstr("run.output_dir: /proc/nothing/run could not be written"));
   EXPECT_THAT(warnings({"run.output_dir=" + run.config() + "/run"}),

@@ -13,6 +13,7 @@
 namespace mstrain::recommender {
 
 void RecommenderRun::find_oddities_of(int64_t, const YamlNode& tree, Findings& findings) const {
+  find_unused_split(data.valid.has_value(), data.split, decltype(data){}.split, tree, findings);
   const std::shared_ptr<const Tables> tables = this->tables();
   const Placement shared = placement(*tables);
   int64_t wanted = 0;

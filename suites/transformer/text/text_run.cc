@@ -85,6 +85,7 @@ void TextRun::check_prompts(const YamlNode& tree,
 }
 
 void TextRun::find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findings) const {
+  find_unused_split(data.valid.has_value(), data.split, decltype(data){}.split, tree, findings);
   // Sizes are rounded up for speed, and a few ids may be kept for later.
   constexpr int64_t kSpare = 1024;
   const int64_t vocab = vocab_size().value_or(ids);

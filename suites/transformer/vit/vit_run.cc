@@ -148,6 +148,7 @@ bool VitRun::holds_out() const {
 }
 
 void VitRun::find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findings) const {
+  find_unused_split(data.valid.has_value(), data.split, decltype(data){}.split, tree, findings);
   if (!folders_.empty()) {
     ids = std::ssize(folders_);  // a head may know more
   }
