@@ -198,12 +198,17 @@ TEST(Corpus, FilesThatAreNoTextAreRefusedUnlessTheyAreWanted) {
   scratch.write("a/text.txt", std::string(200, 'z'));
   DataConfig config = config_of({{scratch.path("a"), {}}});
   config.split = 1;
-  EXPECT_THAT(message_of<IoError>([&] { open(config); }),
-              AllOf(HasSubstr("data.train: " + scratch.path("a/1.png") +
-                              ": is no text: it holds zero bytes, and so do 2 of the 3 files"),
-                    HasSubstr("data.binary: true")));
+  EXPECT_THAT(
+      message_of<IoError>([&] { open(config); }),
+      AllOf(HasSubstr("data.train: " + scratch.path("a/1.png") +
+                      ": is no text: it holds zero bytes; 2 of the 3 files looked at are no"),
+            HasSubstr("data.binary: true")));
   config.binary = true;
   EXPECT_EQ(open(config).train_tokens(), 2 * 916 + 200);
+
+  DataConfig wide = config_of({{scratch.write("wide.txt", std::string("\xFF\xFEh\0i\0", 6)), {}}});
+  EXPECT_THAT(message_of<IoError>([&] { open(wide); }),
+              HasSubstr("wide.txt: is no text: it is UTF-16: expected UTF-8; "));
   config.binary = false;
   config.extensions = {"txt"};
   EXPECT_EQ(open(config).train_tokens(), 200);
