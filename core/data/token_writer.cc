@@ -93,6 +93,12 @@ void check_token_output(FileSystem& files, const std::string& path, TokenFormat 
     return;
   }
   if (format == TokenFormat::kJsonl) {
+    if (path.ends_with(".bin")) {
+      throw ConfigError(fmt::format(
+          "{}: training takes what ends in .bin for ids in bytes, and {} writes lines of text; "
+          "choose another ending",
+          path, name));
+    }
     return;
   }
   if (!path.ends_with(".bin")) {

@@ -94,7 +94,8 @@ TEST_F(TokenizeCommand, RefusesWhatIsNoTextUnlessAsked) {
   write_text(folder_ / "c.txt.gz", std::string("\x1f\x8b\x08\0\0ab", 7));
   const CommandResult refused = run("byte", "c.txt.gz", folder_ / "c.bin");
   EXPECT_EQ(refused.status, 1);
-  EXPECT_THAT(refused.err, HasSubstr("c.txt.gz: is no text: it holds zero bytes; "));
+  EXPECT_THAT(refused.err,
+              HasSubstr("c.txt.gz: is no text: it is compressed by gzip: unpack it; "));
   EXPECT_FALSE(real_files().exists(folder_ / "c.bin"));
   EXPECT_EQ(run("byte", "c.txt.gz", folder_ / "c.bin", {"--binary"}).status, 0);
   EXPECT_EQ(real_files().file_size(folder_ / "c.bin"), 2 * 7);
@@ -118,6 +119,8 @@ TEST_F(TokenizeCommand, MistakesAreNamed) {
   says(run(folder_ / "tokeniser", "a.txt", "-"), 2, "did you mean");
   write_text(folder_ / "d.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"b\"}\n");
   says(run("byte", "d.jsonl", "-"), 1, "d.jsonl:2: from byte 14: expected a JSON object");
+  says(run("byte", "b.jsonl", folder_ / "b.bin", {"--format", "jsonl"}), 2,
+       "b.bin: training takes what ends in .bin for ids in bytes");
 }
 
 TEST_F(TokenizeCommand, InspectSaysWhatFilesHold) {

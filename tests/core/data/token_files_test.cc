@@ -104,7 +104,10 @@ TEST(TokenFiles, BytesAreThoseOfTheirFormats) {
   EXPECT_EQ(index, expected);
   EXPECT_THAT(message_of<ConfigError>([&] { bytes(TokenFormat::kLlmc, 1000, "y.bin"); }),
               HasSubstr("y.idx lies beside it"));
-  EXPECT_EQ(bytes(TokenFormat::kJsonl, 1000, "y.bin"), "[258]\n[3, 4]\n");
+  EXPECT_THAT(message_of<ConfigError>([&] { bytes(TokenFormat::kJsonl, 1000, "y.bin"); }),
+              HasSubstr("y.bin: training takes what ends in .bin for ids in bytes"));
+  write(scratch.path("y.jsonl"), TokenFormat::kJsonl, 1000, {{258}, {3, 4}});
+  EXPECT_EQ(real_files().read(scratch.path("y.jsonl")), "[258]\n[3, 4]\n");
   EXPECT_FALSE(real_files().exists(scratch.path("y.bin.lengths")));
   EXPECT_FALSE(real_files().exists(scratch.path("y.bin.partial")));
 }

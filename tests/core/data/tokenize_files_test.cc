@@ -98,8 +98,11 @@ TEST_F(TokenizeFiles, GivesTheIdsOfTheDocuments) {
 TEST_F(TokenizeFiles, WhoeverIsKilledAnywhereGoesOnToTheSameBytes) {
   for (const TokenFormat format :
        {TokenFormat::kNanogpt, TokenFormat::kLlmc, TokenFormat::kMegatron, TokenFormat::kJsonl}) {
-    ASSERT_TRUE(run(real_files(), job(format, "whole.bin")));
-    const TokenizeJob again = job(format, "killed.bin");
+    const std::string ending = format == TokenFormat::kJsonl ? ".jsonl" : ".bin";
+    const std::string whole = "whole" + ending;
+    const std::string killed = "killed" + ending;
+    ASSERT_TRUE(run(real_files(), job(format, whole)));
+    const TokenizeJob again = job(format, killed);
     int64_t operation = 0;
     for (bool finished = false; !finished; operation += stride(4)) {
       FaultyFiles files(real_files());
@@ -108,12 +111,11 @@ TEST_F(TokenizeFiles, WhoeverIsKilledAnywhereGoesOnToTheSameBytes) {
         finished = run(files, again);
       } catch (const IoError&) {
         files.crash();
-        ASSERT_TRUE(!real_files().exists(again.output) ||
-                    contents("killed.bin") == contents("whole.bin"))
+        ASSERT_TRUE(!real_files().exists(again.output) || contents(killed) == contents(whole))
             << "operation " << operation;
         ASSERT_TRUE(run(real_files(), again)) << "operation " << operation;
       }
-      ASSERT_TRUE(contents("killed.bin") == contents("whole.bin")) << "operation " << operation;
+      ASSERT_TRUE(contents(killed) == contents(whole)) << "operation " << operation;
       if (format == TokenFormat::kMegatron) {
         ASSERT_TRUE(contents("killed.idx") == contents("whole.idx")) << "operation " << operation;
       }
