@@ -41,7 +41,12 @@ struct OpenedSweep {
 // A value that does not do is told before anything runs.
 void check_trials(const RunRequest& request, const OpenedSweep& opened) {
   for (const TrialResult& trial : opened.sweep.trials()) {
-    read_run(with_stored_model(request.files, opened.tree_of_trial(trial.trial)));
+    try {
+      read_run(with_stored_model(request.files, opened.tree_of_trial(trial.trial)));
+    } catch (const ConfigError& error) {
+      throw ConfigError(fmt::format("{}; so in run {} of the sweep: {}", error.what(),
+                                    trial.trial.id, describe(*opened.config.sweep, trial.trial)));
+    }
   }
 }
 

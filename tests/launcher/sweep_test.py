@@ -117,6 +117,7 @@ def main():
         assert "optimizer.lrr" in wrong.stderr and "did you mean optimizer.lr?" in wrong.stderr, wrong
         wrong = run(mstrain, folder, "sweep.keys.batch.global=[4, 0]", expect=2)
         assert "batch.global" in wrong.stderr and not (folder / "out/small").exists(), wrong
+        assert "so in run 001 of the sweep: " in wrong.stderr and "batch.global 0" in wrong.stderr, wrong
         found = run(mstrain, folder, "run.mode=find_lr", "sweep=null", "find_lr.steps=60", "run.output_dir=out/found")
         assert "the loss falls fastest at optimizer.lr=" in found.stdout, found
         assert (folder / "out/found/find_lr/report.html").exists()
