@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The pages for who works on mstrain are true: files that any page names exist, `ctest` commands choose tests, tests that sanitizers leave
-out exist, the rows of the table that a page shows are the table's, and the benchmarks that docs/performance.md names are built, know the
-options it gives them, and run.
+out exist, the rows of the table that a page shows are the table's, the functions that docs/library.md lists are declared, and the benchmarks
+that docs/performance.md names are built, know the options it gives them, and run.
 
 Usage: pages_test.py BUILD CTEST"""
 import fnmatch
@@ -84,6 +84,18 @@ def check_rows():
     return f"{len(rows)} rows of the table"
 
 
+def check_functions():
+    """The functions of the table in docs/library.md are declared, or rows of the table of operations."""
+    table = re.search(r"^\| family \| functions \|\n(.*?)\n\n", (ROOT / "docs/library.md").read_text(), re.M | re.S)[1]
+    names = re.findall(r"`(\w+)`", table)
+    headers = "".join(path.read_text() for path in [*ROOT.glob("core/*/*.h"), ROOT / "core/ops/elementwise_table.inc"])
+    declared = set(re.findall(r"^(?:inline )?[\w:<>]+ (\w+)\(", headers, re.M)) | set(re.findall(r"^[A-Z_0-9]+\((\w+)", headers, re.M))
+    for name in names:
+        assert name in declared, f"library.md: there is no function {name}"
+    assert len(names) > 150, len(names)
+    return f"{len(names)} functions"
+
+
 def check_benchmarks(build):
     built = "MSTRAIN_BENCHMARKS:BOOL=ON" in (build / "CMakeCache.txt").read_text()
     count = 0
@@ -107,7 +119,7 @@ def check_benchmarks(build):
 
 def main():
     build, ctest = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
-    print("\n".join([check_files(), check_ctest(build, ctest), check_left_out(build, ctest), check_rows(), check_benchmarks(build)]))
+    print("\n".join([check_files(), check_ctest(build, ctest), check_left_out(build, ctest), check_rows(), check_functions(), check_benchmarks(build)]))
 
 
 main()
