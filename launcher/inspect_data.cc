@@ -25,8 +25,8 @@ void print_text(FileSystem& files, const std::string& path, std::FILE* out) {
     const Utf8Character character = decode_utf8(text, at);
     if (character.length == 0 || character.code == 0) {
       throw IoError(fmt::format(
-          "{}: is no checkpoint, safetensors, npy, IDX or event file, no .bin of token ids, and no "
-          "UTF-8 text from byte {} on",
+          "{}: is no UTF-8 text from byte {} on; what other files hold is told by their names: "
+          "*.safetensors, *.npy, *-ubyte, *.bin and *.idx of token ids, *.png, *.jpg, events.out.*",
           path, at));
     }
     ++counts[character.code];

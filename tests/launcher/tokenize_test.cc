@@ -146,8 +146,10 @@ TEST_F(TokenizeCommand, InspectSaysWhatFilesHold) {
   EXPECT_EQ(odd.status, 1);
   EXPECT_THAT(odd.err, HasSubstr("odd.bin: offset 2: ids of 16 bits"));
   write_text(folder_ / "ids.dat", std::string("a\0b\0", 4));
-  EXPECT_THAT(run_command({"inspect", folder_ / "ids.dat"}).err,
-              HasSubstr("no .bin of token ids, and no UTF-8 text from byte 1 on"));
+  EXPECT_THAT(
+      run_command({"inspect", folder_ / "ids.dat"}).err,
+      HasSubstr("ids.dat: is no UTF-8 text from byte 1 on; what other files hold is told by their "
+                "names: *.safetensors, "));
 }
 
 // 24 MiB of words, and now and then a long one.
