@@ -14,13 +14,13 @@ Tensors joined(std::span<const Tensor> a, std::span<const Tensor> b, std::span<c
 }
 
 // A derivative with respect to it would silently be zero.
-void expect_constants(std::string_view function, const Tensors& captures) {
+void expect_constants(std::string_view function, const Tensors& captures,
+                      const SourceLocation& where) {
   for (const Tensor& tensor : captures) {
     check(!tensor.traced(),
           "custom_vjp: the {} function uses a tensor of type {} from outside, of which a "
-          "derivative may be asked; pass "
-          "it as an argument{}",
-          function, to_string(tensor.type()),
+          "derivative may be asked, at {}; pass it as an argument{}",
+          function, to_string(tensor.type()), to_string(where),
           function == "backward" ? " and keep it in the residuals" : "");
   }
 }
@@ -35,26 +35,27 @@ GraphPtr closed(const Types& types, const std::function<Tensors(std::span<const 
 
 }  // namespace
 
-Tensors complete_cotangents(Tensors given, std::span<const TensorType> inputs) {
+Tensors complete_cotangents(Tensors given, std::span<const TensorType> inputs,
+                            const SourceLocation& where) {
   check(given.size() == inputs.size(),
-        "custom_vjp: the backward function gives {} tensors for {} inputs", given.size(),
-        inputs.size());
+        "custom_vjp: the backward function gives {} tensors for {} inputs, at {}", given.size(),
+        inputs.size(), to_string(where));
   for (size_t i = 0; i < given.size(); ++i) {
     if (!given[i].defined()) {
       given[i] = zeros(inputs[i]);
     }
     check(given[i].type() == inputs[i],
-          "custom_vjp: the backward function gives {} for input {} of {}",
-          to_string(given[i].type()), i, to_string(inputs[i]));
+          "custom_vjp: the backward function gives {} for input {} of {}, at {}",
+          to_string(given[i].type()), i, to_string(inputs[i]), to_string(where));
   }
   return given;
 }
 
 Tensors custom_vjp_recorded(const GraphPtr& forward, const Tensors& forward_captures,
                             const GraphPtr& backward, const Tensors& backward_captures,
-                            size_t outputs, const Tensors& inputs) {
-  expect_constants("forward", forward_captures);
-  expect_constants("backward", backward_captures);
+                            size_t outputs, const Tensors& inputs, const SourceLocation& where) {
+  expect_constants("forward", forward_captures, where);
+  expect_constants("backward", backward_captures, where);
   // Captures become inputs; those of the backward function are residuals as well.
   const Tensors all = joined(inputs, forward_captures, backward_captures);
   const size_t own = inputs.size() + forward_captures.size();

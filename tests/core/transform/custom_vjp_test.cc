@@ -8,6 +8,7 @@
 namespace mstrain {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 // exp with the derivative of its own value, as a check, or with any other.
@@ -89,6 +90,7 @@ TEST(CustomVjp, ConstantsFromOutsideAreAllowed) {
 }
 
 TEST(CustomVjp, CapturedVariablesAreAnError) {
+  const int line = __LINE__ + 2;
   const auto f = [](const Tensor& w) {
     return sum(custom_vjp([&](const Tensor& x) { return std::pair(x * w, x); },
                           [](const Tensor&, const Tensor& g) { return g; })(f64({1, 2})));
@@ -96,15 +98,18 @@ TEST(CustomVjp, CapturedVariablesAreAnError) {
   EXPECT_THAT(error_of([&] {
                 grad(f)(f64({1, 2}));
               }),
-              HasSubstr("the forward function uses a tensor of type f64[2] from outside"));
+              AllOf(HasSubstr("the forward function uses a tensor of type f64[2] from outside"),
+                    HasSubstr(fmt::format("custom_vjp_test.cc:{}; pass it", line))));
 }
 
 TEST(CustomVjp, ChecksTheCotangents) {
   const auto identity = [](const Tensor& x) { return std::pair(x, std::tuple<>{}); };
+  const int line = __LINE__ + 2;
   const auto two =
       custom_vjp(identity, [](const std::tuple<>&, const Tensor& g) { return std::pair(g, g); });
   EXPECT_THAT(error_of([&] { two(f64({1})); }),
-              HasSubstr("the backward function gives 2 tensors for 1 inputs"));
+              AllOf(HasSubstr("the backward function gives 2 tensors for 1 inputs, at "),
+                    HasSubstr(fmt::format("custom_vjp_test.cc:{}", line))));
   const auto wide =
       custom_vjp(identity, [](const std::tuple<>&, const Tensor& g) { return sum(g); });
   EXPECT_THAT(error_of([&] { wide(f64({1, 2})); }), HasSubstr("gives f64[] for input 0 of f64[2]"));
