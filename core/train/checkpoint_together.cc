@@ -18,6 +18,7 @@ struct File {
   const std::vector<StoredTensor>* tensors;
   SafetensorsLayout layout;
   std::string path = {};                     // while it is written
+  int64_t written = 0;                       // bytes, of this rank
   std::vector<Sha256::Digest> digests = {};  // by block: those that this rank formed, others 0
 
   uint64_t blocks() const {
@@ -25,7 +26,7 @@ struct File {
   }
 };
 
-void write_share(FileSystem& files, const File& file, int rank) {
+void write_share(FileSystem& files, File& file, int rank) {
   if (!files.exists(file.path)) {
     throw IoError(fmt::format(
         "{}: is not here, where rank {} is; run.output_dir must be on a file system that all ranks "
@@ -34,8 +35,12 @@ void write_share(FileSystem& files, const File& file, int rank) {
   }
   const std::unique_ptr<PlacedFile> out = files.open_placed(file.path);
   const uint64_t data = file.layout.header.size();
+  const auto write = [&](uint64_t at, std::span<const std::byte> bytes) {
+    out->write(at, bytes);
+    file.written += static_cast<int64_t>(bytes.size());
+  };
   if (rank == 0) {
-    out->write(0, as_bytes(file.layout.header));
+    write(0, as_bytes(file.layout.header));
   }
   const auto named = by_name(*file.tensors);
   for (const TensorEntry& entry : file.layout.entries) {
@@ -45,11 +50,21 @@ void write_share(FileSystem& files, const File& file, int rank) {
       if (!held) {
         held.emplace(dense(tensor.value));
       }
-      out->write(data + entry.offset + at, held->bytes().subspan(held_at, bytes));
+      write(data + entry.offset + at, held->bytes().subspan(held_at, bytes));
     });
   }
   out->sync();
   out->close();
+}
+
+// What nobody writes reads as zeros, with a digest like any other's.
+void check_all_is_written(File& file, Communicator& ranks) {
+  int64_t all = 0;
+  ranks
+      .all_reduce({&file.written, 1, Dtype::kI64}, {&all, 1, Dtype::kI64}, Reduction::kSum, kSaving)
+      .wait();
+  check(static_cast<uint64_t>(all) == file.layout.size(), "{}: ranks wrote {} bytes of its {}",
+        file.path, all, file.layout.size());
 }
 
 // Every size-th block, from the rank's own on.
@@ -103,10 +118,13 @@ void save_together(FileSystem& files, const std::string& folder, const Checkpoin
     file.digests.resize(file.blocks());
   }
   work_together(ranks, kSaving, [&] {
-    for (const File& file : parts) {
+    for (File& file : parts) {
       write_share(files, file, ranks.rank());
     }
   });
+  for (File& file : parts) {
+    check_all_is_written(file, ranks);
+  }
   work_together(ranks, kSaving, [&] {
     for (File& file : parts) {
       digest_share(files, file, ranks);

@@ -26,24 +26,17 @@ void add_parts(const std::vector<StoredTensor>& from, std::vector<StoredTensor>&
                std::vector<Part>& parts) {
   to.resize(from.size());
   for (size_t i = 0; i < from.size(); ++i) {
-    to[i].name = from[i].name;
-    to[i].shape = from[i].shape;
-    to[i].parts = from[i].parts;
-    to[i].neighbours = from[i].neighbours;
-    to[i].shared_by = from[i].shared_by;
-    to[i].rows = from[i].rows;
-    to[i].groups = from[i].groups;
-    to[i].first = from[i].first;
-    to[i].elsewhere = from[i].elsewhere;
+    Tensor target = std::move(to[i].value);
+    to[i] = from[i];
     if (!from[i].value.defined()) {
       continue;
     }
     const Tensor source = dense(from[i].value);
-    Tensor& target = to[i].value;
     if (!target.defined() || !(target.type() == source.type())) {
       target = uninitialised_on_host(source.type());
     }
-    const std::span<std::byte> into = HostWrite(target).bytes();
+    to[i].value = std::move(target);
+    const std::span<std::byte> into = HostWrite(to[i].value).bytes();
     for (int64_t at = 0; at < source.type().bytes(); at += kPartBytes) {
       const int64_t size = std::min(kPartBytes, source.type().bytes() - at);
       parts.push_back(

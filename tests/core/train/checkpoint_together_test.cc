@@ -14,6 +14,8 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
+#include "core/train/checkpoint_writer.h"
+#include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
 #include "tests/ranks.h"
 
@@ -102,6 +104,40 @@ TEST(CheckpointTogether, IsThatOfOneRankByteForByte) {
   });
   EXPECT_TRUE(bytes_of(folder / "together") == bytes_of(folder / "alone"));
   EXPECT_THAT(verify_folder(real_files(), folder / "together"), IsEmpty());
+}
+
+TEST(CheckpointTogether, BesideTrainingIsTheSame) {
+  const TemporaryFolder folder;
+  save_checkpoint(real_files(), folder / "alone", contents(nullptr, 3));
+  SilentFiles silent(real_files());
+  run_ranks(kMesh, [&](const std::shared_ptr<Ranks>& ranks) {
+    FileSystem& files = ranks->rank() == 0 ? real_files() : silent;
+    CheckpointWriter writer;
+    for (const int64_t step : {2, 3}) {  // the second one into the memory of the first
+      writer.submit(contents(ranks.get(), step), [&](const CheckpointContents& copy) {
+        save_checkpoint(files, folder / "together", copy, &ranks->world());
+      });
+    }
+    writer.wait();
+  });
+  EXPECT_TRUE(bytes_of(folder / "together") == bytes_of(folder / "alone"));
+}
+
+TEST(CheckpointTogether, BytesThatNoRankWritesAreAnErrorOfAll) {
+  const TemporaryFolder folder;
+  std::atomic<int> failed = 0;
+  run_ranks(kMesh, [&](const std::shared_ptr<Ranks>& ranks) {
+    SilentFiles silent(real_files());
+    CheckpointContents lacking = contents(ranks.get(), 3);
+    lacking.optimizer[1].width = 1;
+    const std::string message = message_of<Error>([&] {
+      save_checkpoint(ranks->rank() == 0 ? real_files() : silent, folder / "together", lacking,
+                      &ranks->world());
+    });
+    failed += message.find("ranks wrote ") != std::string::npos ? 1 : 0;
+  });
+  EXPECT_EQ(failed, 8);
+  EXPECT_FALSE(real_files().exists(folder / "together"));
 }
 
 TEST(CheckpointTogether, IsReadByWhoeverHasParts) {
