@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <string_view>
 
 #include "core/base/error.h"
 #include "core/base/processors.h"
@@ -94,6 +95,20 @@ MemoryNow memory_now() {
                                             : MemoryNow();
 }
 
+// What getrusage() says begins with the peak of whoever started this program, which may be a large Python.
+int64_t peak_now() {
+  constexpr std::string_view kName = "VmHWM:";
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(kName)) {
+      return std::stoll(line.substr(kName.size())) * 1024;
+    }
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
+}
+
 }  // namespace
 
 Machine this_machine() {
@@ -122,11 +137,7 @@ OrderedJson to_json(const Machine& machine) {
           {"compiler", machine.compiler},         {"version", machine.version}};
 }
 
-int64_t peak_memory_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return std::max(earlier_peak.load(), static_cast<int64_t>(usage.ru_maxrss) * 1024);
-}
+int64_t peak_memory_bytes() { return std::max(earlier_peak.load(), peak_now()); }
 
 int64_t resident_memory_bytes() { return memory_now().resident; }
 
