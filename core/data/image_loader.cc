@@ -57,11 +57,19 @@ ImageLoader::ImageLoader(ImageSetPtr images, ImageView view, ImageOrder order, u
       order_(order),
       seed_(seed),
       value_of_(values_of_bytes(view_, images_->channels())),
-      slots_(static_cast<size_t>(BatchQueue::slots_for(options)),
-             {empty_batch(*images_, view_, options.batch.rows()), {}, 0}),
+      slots_(empty_slots(options)),
       queue_([this](int64_t sample, int slot,
                     int64_t row) { fill(sample, slots_[static_cast<size_t>(slot)], row); },
              options, state) {}
+
+// In place, one by one: a batch may be large.
+std::vector<ImageLoader::Slot> ImageLoader::empty_slots(const LoaderOptions& options) const {
+  std::vector<Slot> slots(static_cast<size_t>(BatchQueue::slots_for(options)));
+  for (Slot& slot : slots) {
+    slot.batch = empty_batch(*images_, view_, options.batch.rows());
+  }
+  return slots;
+}
 
 int64_t ImageLoader::batches_per_epoch() const {
   const int64_t rows = slots_[0].batch.batch;

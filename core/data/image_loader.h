@@ -57,6 +57,7 @@ class ImageLoader {
     int32_t next_label = 0;
   };
 
+  std::vector<Slot> empty_slots(const LoaderOptions& options) const;
   void fill(int64_t sample, Slot& slot, int64_t row) const;
   void read(int64_t sample, std::span<float> pixels, int32_t& label) const;
   // Mixes the row with that of `other`.

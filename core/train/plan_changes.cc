@@ -41,7 +41,7 @@ RunPlan extrapolated(const RunPlan& with_few, int64_t few, const RunPlan& with_m
        {&RunPlan::parameters, &RunPlan::frozen, &RunPlan::parameter_bytes, &RunPlan::frozen_bytes,
         &RunPlan::optimizer_bytes, &RunPlan::optimizer_on_host, &RunPlan::master_bytes,
         &RunPlan::gradient_bytes, &RunPlan::batch_bytes, &RunPlan::ahead_bytes,
-        &RunPlan::whole_bytes, &RunPlan::snapshot_bytes}) {
+        &RunPlan::read_bytes, &RunPlan::whole_bytes, &RunPlan::snapshot_bytes}) {
     extend([=](auto& of) -> auto& { return of.*bytes; });
   }
   for (ProgramMemory RunPlan::*program : {&RunPlan::step, &RunPlan::evaluation}) {

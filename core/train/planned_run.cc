@@ -106,7 +106,7 @@ std::pair<size_t, std::optional<int64_t>> largest_that_fits(std::span<const int6
 
 int64_t RunPlan::total() const {
   const int64_t beside = evaluates ? evaluation.arena + evaluation.outputs : 0;
-  return step.inputs + ahead_bytes + step.outputs + step.arena + beside + whole_bytes +
+  return step.inputs + ahead_bytes + read_bytes + step.outputs + step.arena + beside + whole_bytes +
          outside_bytes + snapshot_bytes;
 }
 
@@ -182,6 +182,12 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
                        (plan.optimizer_bytes - plan.optimizer_on_host);
     if (!context.backend->device.empty() || !context.device().is_host()) {
       plan.ahead_bytes = bytes_of(task.batch_types(config.batch.global));
+    } else {
+      const auto held = [&](int64_t samples) {
+        return task.batches_held * bytes_of(task.batch_types(samples));
+      };
+      plan.read_bytes = held(config.batch.global / data_ranks(config.parallel, context)) +
+                        (evaluates ? held(rows * run.loss->batches()) : 0);
     }
     plan.snapshot_bytes = config.checkpoint.async.value_or(false) ? plan.copied_bytes() : 0;
     plan.cost = run.step->cost();

@@ -29,6 +29,8 @@ struct RunPlan {
   int64_t gradient_bytes = 0;     // of all gradients, were they in memory at once
   int64_t batch_bytes = 0;        // of a step's samples, and constants
   int64_t ahead_bytes = 0;        // of the next step's samples, which come while a device computes
+  // Of what streams of data have read ahead, of training and of evaluations, where the host's memory is what the plan is of.
+  int64_t read_bytes = 0;
   ProgramMemory step;  // .inputs are parameters, frozen ones, optimizer but for that, and batch
   ProgramMemory evaluation;  // .arena and .outputs lie beside those of the step
   bool evaluates = false;

@@ -128,6 +128,9 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   bytes("batch", plan.batch_bytes + plan.ahead_bytes + step.outputs,
         plan.ahead_bytes > 0 ? "samples of two steps, constants and results"
                              : "samples, constants and results");
+  if (plan.read_bytes > 0) {
+    bytes("read ahead", plan.read_bytes, "batches, while others are computed");
+  }
   bytes("arena", step.arena, "one block for a step; in it, at most at once:");
   bytes("  gradients", step.gradients, "");
   bytes("  activations", step.saved, "kept for the backward pass");

@@ -94,6 +94,9 @@ struct TrainTask {
   int64_t outside_bytes =
       0;  // of memory that these tables, or models that rewards ask, take on a rank
 
+  // Batches that a stream of data holds in the host's memory at a time, ahead of their use; 0: they are too small to count.
+  int64_t batches_held = 0;
+
   // Whether what a step computes of a sample has the bits that whoever else computes it gets (Context::batch_invariant).
   bool batch_invariant = false;
 

@@ -71,7 +71,8 @@ ImageSetPtr first_images(const ImageSetPtr& images, int64_t count) {
 
 }  // namespace
 
-TrainTask image_task(const Vit& model, const Network& network, int64_t size, bool mixes) {
+TrainTask image_task(const Vit& model, const Network& network, int64_t size, bool mixes,
+                     int batches_held) {
   TrainTask task;
   task.units.name = "image";
   task.parameters = network.specs();
@@ -93,6 +94,7 @@ TrainTask image_task(const Vit& model, const Network& network, int64_t size, boo
   const int64_t side = size / model.config().patch_size;
   task.positions_inside = side * side + 1;
   task.metrics = {kEvalAccuracy};
+  task.batches_held = batches_held;
   return task;
 }
 

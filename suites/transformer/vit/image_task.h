@@ -9,7 +9,9 @@
 
 namespace mstrain::vit {
 
-TrainTask image_task(const Vit& model, const Network& network, int64_t size, bool mixes);
+// `batches_held`: those that a stream of add_images() holds.
+TrainTask image_task(const Vit& model, const Network& network, int64_t size, bool mixes,
+                     int batches_held);
 
 // Fills in streams of training and evaluation. `view` is what training sees.
 void add_images(const ImageParts& images, const ImageView& view, bool shuffle, int workers,

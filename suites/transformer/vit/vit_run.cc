@@ -160,8 +160,9 @@ void VitRun::find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findi
 }
 
 TrainTask VitRun::task() const {
+  const auto any = static_cast<int>(data.workers.value_or(1));  // how many threads changes nothing
   return image_task(Vit(model, train.memory.recompute), *network(), image_size(),
-                    data.augment.mixes());
+                    data.augment.mixes(), BatchQueue::slots_for({.workers = any}));
 }
 
 TrainData VitRun::samples(const Json& source) const {
