@@ -15,8 +15,8 @@ struct FeedForward {
 };
 
 // "relu", "gated-gelu", "gated-silu", …
-FeedForward feed_forward_of(const hf::ConfigReader& field, std::string_view source,
-                            const char* otherwise) {
+FeedForward named_feed_forward(const hf::ConfigReader& field, std::string_view source,
+                               const char* otherwise) {
   const std::string name = field.text("feed_forward_proj", otherwise);
   const std::string where = fmt::format("{}: feed_forward_proj", source);
   constexpr std::string_view kGated = "gated-";
@@ -26,6 +26,23 @@ FeedForward feed_forward_of(const hf::ConfigReader& field, std::string_view sour
   const std::string inner = name.substr(kGated.size());
   // What T5 v1.1 calls gated-gelu is the approximation by tanh.
   return {inner == "gelu" ? Activation::kGeluNew : hf::activation_of(inner, where), true};
+}
+
+// Files say beside it what `transformers` made of the name, and what they say there is what it takes.
+FeedForward feed_forward_of(const hf::ConfigReader& field, std::string_view source,
+                            const char* otherwise) {
+  FeedForward out = named_feed_forward(field, source, otherwise);
+  const auto gives = [&](const char* key) {
+    const Json* const value = field.find(key);
+    return value != nullptr && !value->is_null();
+  };
+  if (gives("dense_act_fn")) {
+    out.activation = field.activation("dense_act_fn", out.activation);
+  }
+  if (gives("is_gated_act")) {
+    out.gated = field.flag("is_gated_act", out.gated);
+  }
+  return out;
 }
 
 std::string feed_forward_name(const T5Config& config) {
@@ -159,8 +176,6 @@ T5Config config_from_hf(const Json& json, std::string_view source,
   const FeedForward inner = feed_forward_of(field, source, otherwise.feed_forward);
   config.activation = inner.activation;
   config.gated = inner.gated;
-  field.find("dense_act_fn");  // derived from feed_forward_proj, and written beside it
-  field.find("is_gated_act");
   const bool says_tied = field.flag("tie_word_embeddings", otherwise.tied);
   const bool is_new = field.find("scale_decoder_outputs") != nullptr;
   // An mT5 has no scale, whatever its file says of ties.

@@ -141,6 +141,16 @@ TEST(T5HfNames, TellsAHeadOfItsOwnByTheWeightsInVersion5) {
   EXPECT_TRUE(read(Json::parse(R"({"model_type": "t5"})"), true).tie_embeddings);
 }
 
+TEST(T5HfNames, TakesWhatStandsBesideTheNameOfItsFeedForwardLayers) {
+  const T5Config config = read(Json::parse(R"({"model_type": "t5", "feed_forward_proj": "relu",
+      "dense_act_fn": "silu", "is_gated_act": true})"));
+  EXPECT_EQ(config.activation, Activation::kSilu);
+  EXPECT_TRUE(config.gated);
+  EXPECT_EQ(hf_config(config)["feed_forward_proj"], "gated-silu");
+  EXPECT_THAT([&] { read(Json::parse(R"({"model_type": "t5", "dense_act_fn": "gleu"})")); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("dense_act_fn gleu is unknown")));
+}
+
 TEST(T5HfNames, TakesOverWhatChangesNoNumbers) {
   const Json source = Json::parse(R"({"model_type": "t5", "d_model": 999, "hidden_size": 999,
       "task_specific_params": {"x": 1}, "n_positions": 512, "torch_dtype": "float16"})");
