@@ -219,12 +219,12 @@ void ConfigReader::refuse(std::initializer_list<const char*> keys) const {
 }
 
 void ConfigReader::refuse_unknown(std::initializer_list<const char*> harmless) const {
+  std::set<std::string> known = asked_;
+  known.insert(harmless.begin(), harmless.end());
   for (const auto& [key, value] : json_.items()) {
-    const bool known = asked_.contains(key) || harmless_everywhere().contains(key) ||
-                       std::find(harmless.begin(), harmless.end(), key) != harmless.end();
-    if (!known && !is_nothing(value)) {
+    if (!known.contains(key) && !harmless_everywhere().contains(key) && !is_nothing(value)) {
       fail("{}: {} is unknown and might change what the model computes{}", source_, key,
-           did_you_mean(key, std::vector<std::string>(asked_.begin(), asked_.end())));
+           did_you_mean(key, std::vector<std::string>(known.begin(), known.end())));
     }
   }
 }

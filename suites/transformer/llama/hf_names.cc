@@ -56,6 +56,7 @@ class RopeReader {
                   int64_t positions) const {
     RopeConfig rope;
     rope.type = type(source);
+    refuse_unknown();
     rope.theta = is_given(file_, "rope_theta") ? file_.positive("rope_theta", 0) : theta;
     check(
         !is_given(file_, "partial_rotary_factor") || file_.number("partial_rotary_factor", 1) == 1,
@@ -96,24 +97,26 @@ class RopeReader {
     return rope;
   }
 
+ private:
   // Keys of other types than the one that is named change nothing.
   void refuse_unknown() const {
-    file_.refuse_unknown({"factor", "original_max_position_embeddings", "low_freq_factor",
-                          "high_freq_factor", "beta_fast", "beta_slow", "truncate",
-                          "attention_factor", "mscale", "mscale_all_dim"});
+    file_.refuse_unknown({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
+                          "original_max_position_embeddings", "low_freq_factor", "high_freq_factor",
+                          "beta_fast", "beta_slow", "truncate", "attention_factor", "mscale",
+                          "mscale_all_dim"});
   }
-
- private:
   RopeType type(const std::string& source) const {
     const std::string name = file_.text("rope_type", file_.text("type", "default"));
+    std::vector<std::string> known;
     for (const RopeType type : {RopeType::kDefault, RopeType::kLinear, RopeType::kDynamic,
                                 RopeType::kLlama3, RopeType::kYarn}) {
       if (name == name_of(type)) {
         return type;
       }
+      known.emplace_back(name_of(type));
     }
-    fail("{}: rope_type {} is unknown; known are default, linear, dynamic, llama3, yarn", source,
-         name);
+    fail("{}: rope_type {} is unknown; known are {}{}", source, name, fmt::join(known, ", "),
+         did_you_mean(name, known));
   }
   double number(const char* key, double otherwise) const {
     return is_given(file_, key) ? file_.positive(key, otherwise) : otherwise;
@@ -134,10 +137,8 @@ RopeConfig rope_of(const hf::ConfigReader& file, std::string_view source, int64_
   const Json none = Json::object();
   const Json& section = is_old || is_new ? *file.find(key) : none;
   const std::string place = fmt::format("{}: {}", source, key);
-  const RopeReader reader(section, place);
-  const RopeConfig rope = reader.read(place, theta, original, positions);
-  reader.refuse_unknown();
-  return rope;
+  check(section.is_object(), "{}: is {}, not a map with rope_type", place, section.dump());
+  return RopeReader(section, place).read(place, theta, original, positions);
 }
 
 // Layers of qwen2 and 3 are sliding from one on, or none is.

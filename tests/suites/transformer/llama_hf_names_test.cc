@@ -239,7 +239,10 @@ TEST(LlamaHfNames, RefusesAnotherModelByNameOfTheKey) {
   expect_refused("rope_parameters",
                  rope(R"({"rope_type": "default", "partial_rotary_factor": 0.5})"),
                  "partial_rotary_factor is not supported");
-  expect_refused("rope_parameters", "default", "is no configuration");
+  expect_refused("rope_parameters", "default", "is \"default\", not a map with rope_type");
+  expect_refused("rope_parameters", rope(R"({"rope_type": "linaer"})"), "; did you mean linear?");
+  expect_refused("rope_parameters", rope(R"({"rope_type": "linear", "factr": 2.0})"),
+                 "factr is unknown and might change what the model computes; did you mean factor?");
 }
 
 TEST(LlamaHfNames, RefusesLayersThatSlideHereAndThere) {
