@@ -34,6 +34,21 @@ TEST(Command, ATemperatureOfZeroIsGreedyAndExportSaysWhatItWrote) {
                     HasSubstr(run.path("out/config.json") + ": "), HasSubstr(" bytes\n")));
 }
 
+TEST(Command, AVocabularyWithoutRoomForSentinelsIsToldHowMany) {
+  const SmallRun run;
+  const std::string file = run.path("t5.yaml");
+  write_text(file,
+             "run: {output_dir: " + run.path("run") +
+                 "}\nmodel: {type: t5, hidden_size: 16, d_kv: 8, ffn_hidden_size: 32, num_layers: "
+                 "1, num_attention_heads: 2, vocab_size: 263}\n"
+                 "data: {task: span_corruption, train: " +
+                 run.path("text.txt") + ", seq_length: 16}\n");
+  EXPECT_THAT(run_command({"--config", file, "--dry-run"}).err,
+              HasSubstr("model.extra_ids: with 100 sentinels there are 358 tokens, and "
+                        "the model has 263; say 5"));
+  EXPECT_EQ(run_command({"--config", file, "--dry-run", "model.extra_ids=5"}).status, 0);
+}
+
 // Whatever a file says of a model, one is evaluated as it is in its checkpoint.
 TEST(Command, AnEvaluationByAnotherFileTakesTheModelOfTheCheckpoint) {
   const SmallRun run;

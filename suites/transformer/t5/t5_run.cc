@@ -37,6 +37,18 @@ void T5Run::check(const YamlNode& tree) const {
 }
 
 void T5Run::settle(int64_t ids, const YamlNode& tree) {
+  // Sentinels that no tokenizer has are the model's to leave out.
+  if (vocabulary_ != nullptr && model.vocab_size.value.value_or(ids) < ids) {
+    const auto added = std::ranges::count_if(
+        vocabulary_->beside().added,
+        [](const std::string& token) { return token.starts_with("<extra_id_"); });
+    if (added > 0) {
+      config_fail(tree, "model.extra_ids",
+                  fmt::format("with {} sentinels there are {} tokens, and the model has {}; say {}",
+                              added, ids, *model.vocab_size.value,
+                              std::max<int64_t>(0, added - (ids - *model.vocab_size.value))));
+    }
+  }
   TextRun::settle(ids, tree);
   if (vocabulary_ == nullptr) {
     return;  // a plan of a model whose data cannot be opened
