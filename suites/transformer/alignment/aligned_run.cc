@@ -153,6 +153,8 @@ void AlignedRun::open_data(FileSystem& files, const YamlNode& tree,
   answers_ = std::make_shared<const AnswerCorpus>(
       open_answers(files, data, *objective, tokenizer_in(files, folder), tree));
   use({.tokenizer = answers_->tokenizer, .identity = answers_->identity});
+  pairs_ =
+      row_kind() == RowKind::kPairs ? groups_of_pairs(*answers_, data.seq_length) : AnswerGroups();
   check_prompts(tree, [this](const std::string& prompt) { corpus().tokenizer->encode(prompt); });
   counts_ = std::make_shared<LineCounts>(answers_->counts);
 }
@@ -214,10 +216,14 @@ bool AlignedRun::writes_exactly() const {
 // Draws of dropout are by row, and ranks along `context` have parts of rows.
 AnswerGroups AlignedRun::groups() const {
   const bool draws = causal_model()->has_dropout() || (lora && lora->dropout > 0);
+  if (draws || train.parallel.context > 1) {
+    return {};
+  }
+  if (!objective->is_rewarded()) {
+    return pairs_;
+  }
   const GrpoConfig writing = objective->writing();
-  return draws || train.parallel.context > 1
-             ? AnswerGroups()
-             : AnswerGroups{.size = writing.group, .answer_tokens = writing.answer_tokens};
+  return {.size = writing.group, .answer_tokens = writing.answer_tokens};
 }
 
 int64_t AlignedRun::bytes_of_writing() const {
@@ -311,9 +317,12 @@ TrainTask AlignedRun::task() const {
   if (!objective->compares()) {
     return sft_task(*network(), causal_model(), row_kind(), data.seq_length);
   }
-  TrainTask task = (objective->judges() ? judged_task : preference_task)(
-      *network(), causal_model(), *objective, data.seq_length, reference,
-      train.precision.param_dtype());
+  const Dtype dtype = train.precision.param_dtype();
+  TrainTask task =
+      objective->judges()
+          ? judged_task(*network(), causal_model(), *objective, data.seq_length, reference, dtype)
+          : preference_task(*network(), causal_model(), *objective, data.seq_length, reference,
+                            dtype, groups());
   if (!lora) {
     task.frozen_weights = this->reference();
   }

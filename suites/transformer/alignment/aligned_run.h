@@ -42,6 +42,7 @@ class AlignedRun : public CausalRun {
   std::optional<std::string> from_;  // model.init.from
   std::string type_key_;             // where objective.type stands
   std::shared_ptr<const AnswerCorpus> answers_;
+  AnswerGroups pairs_;  // how preferences share prompts
   std::shared_ptr<Callback> counts_;
   mutable std::shared_ptr<GroupAnswers> written_;  // of samples(), where answers are rewarded
   mutable std::shared_ptr<ReferencePoint> point_;  // and where they are judged one by one

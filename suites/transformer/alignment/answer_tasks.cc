@@ -1,6 +1,7 @@
 #include "suites/transformer/alignment/answer_tasks.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/data/windows.h"
 #include "core/ops/build.h"
@@ -54,6 +55,33 @@ Likelihood ratio(const CausalModel& model, const Params& params, const std::stri
   const Tensor then_b =
       sum(reference_log_probs(model, params, reference, tokens_bt, targets_bt), {1});
   return {now.log_prob - then_b, now.tokens};
+}
+
+// ratio() of both answers of each pair, whose tokens and targets `batch` holds.
+std::array<Likelihood, 2> ratios_of_pairs(const CausalModel& model, const Params& params,
+                                          const std::string& reference,
+                                          std::span<const Tensor> batch,
+                                          const AnswerGroups& groups) {
+  if (groups.size == 1) {
+    return {ratio(model, params, reference, batch[0], batch[1]),
+            ratio(model, params, reference, batch[2], batch[3])};
+  }
+  const auto in_turn = [&](size_t i) {
+    const Tensor both[] = {batch[i], batch[i + 2]};
+    return flatten(stack(both, 1), 0, 1);
+  };
+  const Tensor tokens_bt = in_turn(0);
+  const Tensor targets_bt = in_turn(1);
+  const Tensor ratio_bt =
+      answer_log_probs(model, params, tokens_bt, targets_bt, {}, groups) -
+      reference_log_probs(model, params, reference, tokens_bt, targets_bt, {}, groups);
+  const Tensor ratio_p2 = reshape(sum(ratio_bt, {1}), {batch[0].dim(0), 2});
+  const auto of = [&](int64_t answer) {
+    const Tensor& targets = batch[static_cast<size_t>(2 * answer + 1)];
+    return Likelihood{select(ratio_p2, 1, answer),
+                      by_answer(not_equal(targets, kIgnoreTarget), {})};
+  };
+  return {of(0), of(1)};
 }
 
 // What a task over pairs finds in rows [b]. Rows that fill up a batch have no answers.
@@ -113,16 +141,20 @@ void add_reference(TrainTask& task, const std::string& reference, Dtype dtype) {
 
 TrainTask preference_task(const Network& network, std::shared_ptr<const CausalModel> model,
                           const ObjectiveConfig& objective, int64_t seq,
-                          const std::string& reference, Dtype dtype) {
+                          const std::string& reference, Dtype dtype, const AnswerGroups& groups) {
   TrainTask task = task_of_rows(network, RowKind::kPairs, seq);
   if (!reference.empty()) {
     add_reference(task, reference, dtype);
   }
-  task.sums = [model = std::move(model), objective, reference](const Params& params,
-                                                               std::span<const Tensor> batch) {
+  if (groups.size > 1) {
+    task.stream = [groups, seq](int64_t rows) { return groups.stream(2 * rows, seq); };
+  }
+  task.sums = [model = std::move(model), objective, reference, groups](
+                  const Params& params, std::span<const Tensor> batch) {
+    const std::array<Likelihood, 2> found =
+        ratios_of_pairs(*model, params, reference, batch, groups);
     const auto log_ratio = [&](size_t answer) {
-      const auto [sum, tokens] =
-          ratio(*model, params, reference, batch[2 * answer], batch[2 * answer + 1]);
+      const auto& [sum, tokens] = found[answer];
       return objective.type == ObjectiveType::kIpo ? sum / cast(maximum(tokens, 1), sum.dtype())
                                                    : sum;
     };

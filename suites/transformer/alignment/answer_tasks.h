@@ -7,6 +7,7 @@
 #include "suites/run/network.h"
 #include "suites/transformer/alignment/answer_rows.h"
 #include "suites/transformer/alignment/objective_config.h"
+#include "suites/transformer/alignment/shared_prompts.h"
 #include "suites/transformer/text/causal_model.h"
 
 namespace mstrain {
@@ -22,10 +23,12 @@ TrainTask sft_task(const Network& network, std::shared_ptr<const CausalModel> mo
 //   IPO (Azar et al. 2023): (r(chosen) - r(rejected) - 1 / (2 beta))², means over tokens.
 // Metrics: the share of pairs whose chosen answer has the greater r, and the means of the rewards beta r of both and of their
 // difference, the margin. The reference computes without dropout; its
-// weights are frozen, in `dtype`, under the folder `reference`, or, where that is empty, the network's own without adapters.
+// weights are frozen, in `dtype`, under the folder `reference`, or, where that is empty, the network's own without adapters. `groups`: of two
+// where the answers of a pair share its prompt.
 TrainTask preference_task(const Network& network, std::shared_ptr<const CausalModel> model,
                           const ObjectiveConfig& objective, int64_t seq,
-                          const std::string& reference, Dtype dtype);
+                          const std::string& reference, Dtype dtype,
+                          const AnswerGroups& groups = {});
 
 // KTO (Ethayarajh et al. 2024) over rows of kind kJudged, with their step's reference point f32 [rows] behind (reference_point.h), which no
 // gradient passes: with r as above, sums over tokens, weight × (1 - sigmoid(beta (r - point))) of answers that are wanted, and

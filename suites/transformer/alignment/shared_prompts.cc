@@ -1,5 +1,6 @@
 #include "suites/transformer/alignment/shared_prompts.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "core/base/error.h"
@@ -30,6 +31,32 @@ Shape AnswerGroups::stream(int64_t rows, int64_t seq) const {
   const int64_t shared = shared_in(rows);
   return shared == 1 ? Shape{rows, seq}
                      : Shape{1, rows / shared * (seq - answer_tokens) + rows * answer_tokens};
+}
+
+AnswerGroups groups_of_pairs(const AnswerCorpus& corpus, int64_t seq) {
+  AnswerGroups groups{.size = 2};
+  const auto add = [&](const std::vector<AnswerSample>& samples) {
+    for (const AnswerSample& sample : samples) {
+      const AnswerText &chosen = sample.texts.at(0), &rejected = sample.texts.at(1);
+      const auto prompt = chosen.ids.begin() + chosen.answer;
+      if (chosen.answer != rejected.answer ||
+          !std::equal(chosen.ids.begin(), prompt, rejected.ids.begin())) {
+        groups.size = 1;
+      }
+      for (const AnswerText& text : sample.texts) {
+        groups.answer_tokens = std::max(groups.answer_tokens, std::ssize(text.ids) - text.answer);
+      }
+    }
+  };
+  add(corpus.train);
+  for (const AnswerSet& set : corpus.valid) {
+    add(set.samples);
+  }
+  constexpr double kWorthwhile =
+      0.9;  // of the tokens: prompts and answers are told apart, and keys of both joined
+  const auto tokens = static_cast<double>(seq + groups.answer_tokens);
+  const bool pays = tokens <= kWorthwhile * 2 * static_cast<double>(seq);
+  return groups.size == 2 && pays ? groups : AnswerGroups();
 }
 
 SharedPrompts::SharedPrompts(const Tensor& tokens_bt, const Tensor& targets_bt,

@@ -2,6 +2,7 @@
 // Numbers are those of a pass over whole rows, in contexts that are batch invariant to the last bit; gradients are the same sums in another order.
 #pragma once
 
+#include "suites/transformer/alignment/answers.h"
 #include "suites/transformer/text/causal_model.h"
 
 namespace mstrain {
@@ -17,6 +18,10 @@ struct AnswerGroups {
   // The first dims of what passes through all layers, of rows of `seq` tokens.
   Shape stream(int64_t rows, int64_t seq) const;
 };
+
+// Of pairs as rows that follow each other. A size of 1 where the prompts of a pair differ, as where one was cut, or where answers are too long
+// for their prompts to be worth it.
+AnswerGroups groups_of_pairs(const AnswerCorpus& corpus, int64_t seq);
 
 class SharedPrompts {
  public:

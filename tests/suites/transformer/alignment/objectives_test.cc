@@ -121,6 +121,41 @@ TEST_P(AnswerLosses, PreferencesAreThoseOfThePapers) {
   }
 }
 
+// Among pairs one that fills up the batch, whichever answer is longer.
+TEST_P(AnswerLosses, PairsThatShareTheirPromptTeachWhatTwoRowsDo) {
+  const AnswerRows rows(kPairs, RowKind::kPairs, kSeq);
+  const Params all = with_reference("reference");
+  for (const ObjectiveType type : {ObjectiveType::kDpo, ObjectiveType::kIpo}) {
+    for (const std::string reference : {"reference", ""}) {
+      ObjectiveConfig objective;
+      objective.type = type;
+      const auto found = [&](const AnswerGroups& groups) {
+        const TrainTask task = preference_task(*subject_.network, subject_.model, objective, kSeq,
+                                               reference, Dtype::kF32, groups);
+        return value_and_grad([&](const Params& params) {
+          const TaskSums sums = task.sums(params, batch_of(rows, 3));
+          Tensors others;
+          for (const Sum& each : sums.metrics) {
+            others.push_back(each.sum);
+          }
+          return std::pair(sums.loss.sum, others);
+        })(all);
+      };
+      const auto [each, gradients] = found({});
+      const auto [shared, shared_gradients] = found({.size = 2, .answer_tokens = 4});
+      EXPECT_NEAR(item(shared.first), item(each.first), 1e-5);
+      for (size_t i = 0; i < each.second.size(); ++i) {
+        EXPECT_NEAR(item(shared.second[i]), item(each.second[i]), 1e-5) << i;
+      }
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        EXPECT_THAT(to_doubles(shared_gradients.tensor(i)),
+                    testing::Pointwise(testing::DoubleNear(2e-4), to_doubles(gradients.tensor(i))))
+            << gradients.name(i);
+      }
+    }
+  }
+}
+
 // At the policy that wrote the answers the ratio is 1: the loss is minus the mean advantage, the gradient that of advantages times
 // log-probabilities.
 TEST_P(AnswerLosses, RewardedAnswersTeachByTheirAdvantage) {

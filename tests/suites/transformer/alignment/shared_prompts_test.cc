@@ -173,5 +173,24 @@ TEST(AnswerGroups, AreSharedAsFarAsPartsOfBatchesReach) {
   EXPECT_EQ(groups.shared_in(9), 1);
 }
 
+TEST(AnswerGroups, AreOfPairsThatBeginAlike) {
+  const auto text = [](int64_t prompt, int64_t answer, int32_t first) {
+    AnswerText out{std::vector<int32_t>(static_cast<size_t>(prompt + answer), first), prompt};
+    return out;
+  };
+  AnswerCorpus corpus;
+  corpus.train = {{{text(9, 3, 1), text(9, 4, 1)}}, {{text(2, 1, 5), text(2, 2, 5)}}};
+  EXPECT_EQ(groups_of_pairs(corpus, 20).size, 2);
+  EXPECT_EQ(groups_of_pairs(corpus, 20).answer_tokens, 4);
+  corpus.valid = {{"", {{{text(3, 16, 1), text(3, 2, 1)}}}}};
+  EXPECT_EQ(groups_of_pairs(corpus, 20).answer_tokens, 16);
+  EXPECT_EQ(groups_of_pairs(corpus, 18).size, 1);  // 34 tokens for 36
+  corpus.valid[0].samples[0].texts[0].answer = 2;
+  EXPECT_EQ(groups_of_pairs(corpus, 20).size, 1);
+  corpus.valid.clear();
+  corpus.train[1].texts[1].ids[1] = 6;
+  EXPECT_EQ(groups_of_pairs(corpus, 20).size, 1);
+}
+
 }  // namespace
 }  // namespace mstrain
