@@ -153,8 +153,9 @@ void AlignedRun::open_data(FileSystem& files, const YamlNode& tree,
   answers_ = std::make_shared<const AnswerCorpus>(
       open_answers(files, data, *objective, tokenizer_in(files, folder), tree));
   use({.tokenizer = answers_->tokenizer, .identity = answers_->identity});
-  pairs_ =
-      row_kind() == RowKind::kPairs ? groups_of_pairs(*answers_, data.seq_length) : AnswerGroups();
+  pairs_ = objective->prefers()
+               ? groups_of_pairs(*answers_, data.seq_length, /*last_alone=*/objective->scores())
+               : AnswerGroups();
   check_prompts(tree, [this](const std::string& prompt) { corpus().tokenizer->encode(prompt); });
   counts_ = std::make_shared<LineCounts>(answers_->counts);
 }
@@ -312,7 +313,7 @@ TrainTask AlignedRun::task() const {
     return task;
   }
   if (objective->scores()) {
-    return scored_task(*network(), causal_model(), *objective, data.seq_length);
+    return scored_task(*network(), causal_model(), *objective, data.seq_length, groups());
   }
   if (!objective->compares()) {
     return sft_task(*network(), causal_model(), row_kind(), data.seq_length);

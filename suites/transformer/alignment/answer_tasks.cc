@@ -57,6 +57,12 @@ Likelihood ratio(const CausalModel& model, const Params& params, const std::stri
   return {now.log_prob - then_b, now.tokens};
 }
 
+// The rows of both, one after the other: [2 b, t].
+Tensor in_turn(const Tensor& x_bt, const Tensor& y_bt) {
+  const Tensor both[] = {x_bt, y_bt};
+  return flatten(stack(both, 1), 0, 1);
+}
+
 // ratio() of both answers of each pair, whose tokens and targets `batch` holds.
 std::array<Likelihood, 2> ratios_of_pairs(const CausalModel& model, const Params& params,
                                           const std::string& reference,
@@ -66,22 +72,41 @@ std::array<Likelihood, 2> ratios_of_pairs(const CausalModel& model, const Params
     return {ratio(model, params, reference, batch[0], batch[1]),
             ratio(model, params, reference, batch[2], batch[3])};
   }
-  const auto in_turn = [&](size_t i) {
-    const Tensor both[] = {batch[i], batch[i + 2]};
-    return flatten(stack(both, 1), 0, 1);
-  };
-  const Tensor tokens_bt = in_turn(0);
-  const Tensor targets_bt = in_turn(1);
+  const Tensor tokens_bt = in_turn(batch[0], batch[2]);
+  const Tensor targets_bt = in_turn(batch[1], batch[3]);
   const Tensor ratio_bt =
       answer_log_probs(model, params, tokens_bt, targets_bt, {}, groups) -
       reference_log_probs(model, params, reference, tokens_bt, targets_bt, {}, groups);
-  const Tensor ratio_p2 = reshape(sum(ratio_bt, {1}), {batch[0].dim(0), 2});
+  const Tensor ratio_b2 = reshape(sum(ratio_bt, {1}), {batch[0].dim(0), 2});
   const auto of = [&](int64_t answer) {
     const Tensor& targets = batch[static_cast<size_t>(2 * answer + 1)];
-    return Likelihood{select(ratio_p2, 1, answer),
+    return Likelihood{select(ratio_b2, 1, answer),
                       by_answer(not_equal(targets, kIgnoreTarget), {})};
   };
   return {of(0), of(1)};
+}
+
+// Of both answers of each pair, [b].
+std::array<Tensor, 2> scores_of_pairs(const CausalModel& model, const Params& params,
+                                      std::span<const Tensor> batch, const AnswerGroups& groups) {
+  const auto is_end = [](const Tensor& targets) { return not_equal(targets, kIgnoreTarget); };
+  if (groups.size == 1) {
+    return {model.scores(params, batch[0], is_end(batch[1])),
+            model.scores(params, batch[2], is_end(batch[3]))};
+  }
+  const Tensor targets_bt = in_turn(batch[1], batch[3]);
+  const SharedPrompts rows(in_turn(batch[0], batch[2]), targets_bt, groups);
+  const Tensor scores_b2 = reshape(model.scores_of_features(params, rows.features(model, params),
+                                                            is_end(rows.of_answers(targets_bt))),
+                                   {batch[0].dim(0), 2});
+  return {select(scores_b2, 1, 0), select(scores_b2, 1, 1)};
+}
+
+// Of pairs that share prompts.
+void add_stream(TrainTask& task, const AnswerGroups& groups, int64_t seq) {
+  if (groups.size > 1) {
+    task.stream = [groups, seq](int64_t pairs) { return groups.stream(2 * pairs, seq); };
+  }
 }
 
 // What a task over pairs finds in rows [b]. Rows that fill up a batch have no answers.
@@ -146,9 +171,7 @@ TrainTask preference_task(const Network& network, std::shared_ptr<const CausalMo
   if (!reference.empty()) {
     add_reference(task, reference, dtype);
   }
-  if (groups.size > 1) {
-    task.stream = [groups, seq](int64_t rows) { return groups.stream(2 * rows, seq); };
-  }
+  add_stream(task, groups, seq);
   task.sums = [model = std::move(model), objective, reference, groups](
                   const Params& params, std::span<const Tensor> batch) {
     const std::array<Likelihood, 2> found =
@@ -212,16 +235,12 @@ TrainTask judged_task(const Network& network, std::shared_ptr<const CausalModel>
 }
 
 TrainTask scored_task(const Network& network, std::shared_ptr<const CausalModel> model,
-                      const ObjectiveConfig& objective, int64_t seq) {
+                      const ObjectiveConfig& objective, int64_t seq, const AnswerGroups& groups) {
   TrainTask task = task_of_rows(network, RowKind::kEnds, seq);
-  task.sums = [model = std::move(model), center = objective.center](const Params& params,
-                                                                    std::span<const Tensor> batch) {
-    const auto scores = [&](size_t answer) {
-      return model->scores(params, batch[2 * answer],
-                           not_equal(batch[2 * answer + 1], kIgnoreTarget));
-    };
-    const Tensor chosen_b = scores(0);
-    const Tensor rejected_b = scores(1);
+  add_stream(task, groups, seq);
+  task.sums = [model = std::move(model), center = objective.center, groups](
+                  const Params& params, std::span<const Tensor> batch) {
+    const auto [chosen_b, rejected_b] = scores_of_pairs(*model, params, batch, groups);
     Tensor loss_b = softplus(rejected_b - chosen_b);
     if (center > 0) {
       loss_b = loss_b + square(chosen_b + rejected_b) * center;

@@ -39,9 +39,10 @@ TrainTask judged_task(const Network& network, std::shared_ptr<const CausalModel>
                       Dtype dtype);
 
 // A reward model (Bradley & Terry 1952; Ouyang et al. 2022) over rows of kind kEnds: -log sigmoid(s(chosen) - s(rejected)) of the scores of
-// whole texts, plus center (s(chosen) + s(rejected))² (Eisenstein et al. 2023). Metrics as of preference_task(), with s for beta r.
+// whole texts, plus center (s(chosen) + s(rejected))² (Eisenstein et al. 2023). Metrics as of preference_task(), with s for beta r; `groups` likewise.
 TrainTask scored_task(const Network& network, std::shared_ptr<const CausalModel> model,
-                      const ObjectiveConfig& objective, int64_t seq);
+                      const ObjectiveConfig& objective, int64_t seq,
+                      const AnswerGroups& groups = {});
 
 // log p - log p of the reference, of the answers of [b, t] rows, sums over tokens: [b]. Through the reference no gradient passes.
 Tensor log_ratios(const CausalModel& model, const Params& params, const std::string& reference,

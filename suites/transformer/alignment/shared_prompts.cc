@@ -33,7 +33,7 @@ Shape AnswerGroups::stream(int64_t rows, int64_t seq) const {
                      : Shape{1, rows / shared * (seq - answer_tokens) + rows * answer_tokens};
 }
 
-AnswerGroups groups_of_pairs(const AnswerCorpus& corpus, int64_t seq) {
+AnswerGroups groups_of_pairs(const AnswerCorpus& corpus, int64_t seq, bool last_alone) {
   AnswerGroups groups{.size = 2};
   const auto add = [&](const std::vector<AnswerSample>& samples) {
     for (const AnswerSample& sample : samples) {
@@ -52,6 +52,7 @@ AnswerGroups groups_of_pairs(const AnswerCorpus& corpus, int64_t seq) {
   for (const AnswerSet& set : corpus.valid) {
     add(set.samples);
   }
+  groups.before_target = last_alone ? groups.answer_tokens - 1 : 0;
   constexpr double kWorthwhile =
       0.9;  // of the tokens: prompts and answers are told apart, and keys of both joined
   const auto tokens = static_cast<double>(seq + groups.answer_tokens);
@@ -70,7 +71,8 @@ SharedPrompts::SharedPrompts(const Tensor& tokens_bt, const Tensor& targets_bt,
   const Tensor is_target_bt = cast(not_equal(targets_bt, kIgnoreTarget), Dtype::kI32);
   const Tensor first_ps = reshape(argmax(is_target_bt), {prompts_, shared});
   const Tensor with_answer_p = row_offsets(prompts_, shared) + argmax(first_ps);
-  const Tensor start_p1 = minimum(max(first_ps, {1}, /*keep_dims=*/true), prompt_);
+  const Tensor last_p1 = max(first_ps, {1}, /*keep_dims=*/true);
+  const Tensor start_p1 = clip(last_p1 - groups.before_target, 0, prompt_);
   const Tensor start_b1 = reshape(broadcast_to(start_p1, {prompts_, shared}), {rows_, 1});
   places_ba_ = start_b1 + iota({rows_, answer_}, 1);
 

@@ -12,6 +12,8 @@ namespace mstrain {
 struct AnswerGroups {
   int64_t size = 1;
   int64_t answer_tokens = 0;
+  int64_t before_target =
+      0;  // tokens of the longest answer before the place of a row's first target
 
   // How many of `rows` rows that follow each other share a prompt.
   int64_t shared_in(int64_t rows) const;
@@ -19,14 +21,14 @@ struct AnswerGroups {
   Shape stream(int64_t rows, int64_t seq) const;
 };
 
-// Of pairs as rows that follow each other. A size of 1 where the prompts of a pair differ, as where one was cut, or where answers are too long
+// Of pairs as rows that follow each other, in which every token of an answer is a target, or the last one alone. A size of 1 where the prompts of a pair differ, as where one was cut, or where answers are too long
 // for their prompts to be worth it.
-AnswerGroups groups_of_pairs(const AnswerCorpus& corpus, int64_t seq);
+AnswerGroups groups_of_pairs(const AnswerCorpus& corpus, int64_t seq, bool last_alone);
 
 class SharedPrompts {
  public:
-  // tokens_bt, targets_bt: i32, as of answer_log_probs(). A row's targets are neighbours, the first one of the prompt's last token; a row
-  // without any has no answer. A positive size, and answer_tokens below t.
+  // tokens_bt, targets_bt: i32, as of answer_log_probs(). A row's targets are neighbours, the first one where `groups` say; a row without any has no
+  // answer. A positive size, and answer_tokens below t.
   SharedPrompts(const Tensor& tokens_bt, const Tensor& targets_bt, const AnswerGroups& groups);
 
   // Of the tokens whose next ones are those of answers, [b, answer_tokens, width]. Without dropout.

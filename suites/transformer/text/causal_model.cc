@@ -17,7 +17,11 @@ Tensor CausalModel::logits(const Params& p, const Tensor& features) const {
 
 Tensor CausalModel::scores(const Params& p, const Tensor& tokens_bt, const Tensor& is_end_bt,
                            const TokenView& view) const {
-  const Tensor features_btc = features(p, tokens_bt, view);
+  return scores_of_features(p, features(p, tokens_bt, view), is_end_bt);
+}
+
+Tensor CausalModel::scores_of_features(const Params& p, const Tensor& features_btc,
+                                       const Tensor& is_end_bt) const {
   const Tensor last_bc = sum(where(expand_dims(is_end_bt, 2), features_btc, 0), {1});
   return reshape(logits(p, last_bc), {last_bc.dim(0)});
 }

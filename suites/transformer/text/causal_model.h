@@ -56,6 +56,8 @@ class CausalModel {
   // The score of each text, [b], of the tokens up to the one that is_end[b, t] names; 0 where it names none. For a head of scores.
   Tensor scores(const Params& p, const Tensor& tokens_bt, const Tensor& is_end_bt,
                 const TokenView& view = {}) const;
+  Tensor scores_of_features(const Params& p, const Tensor& features_btc,
+                            const Tensor& is_end_bt) const;
 
   // The value of each token, [b, t], of features[b, t, width]. For a head of both.
   Tensor values(const Params& p, const Tensor& features_btc) const;

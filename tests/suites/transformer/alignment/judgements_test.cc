@@ -123,12 +123,16 @@ TEST_P(Judgements, RewardModelsScoreWholeTextsAtTheirLastToken) {
     right += chosen > rejected ? 1 : 0;
   }
   const AnswerRows rows(kPairs, RowKind::kEnds, kSeq);
-  const TrainTask task = scored_task(*subject.network, subject.model, objective, kSeq);
-  const TaskSums sums = task.sums(params, batch_of(rows, 3));
-  EXPECT_EQ(item(sums.loss.count), 2);
-  EXPECT_NEAR(item(sums.loss.sum), loss, 1e-5 * loss);
-  EXPECT_EQ(item(sums.metrics[0].sum), right);
-  EXPECT_NEAR(item(sums.metrics[1].sum), margin, 1e-5);
+  for (const AnswerGroups& groups :
+       {AnswerGroups(), AnswerGroups{.size = 2, .answer_tokens = 4, .before_target = 3},
+        AnswerGroups{.size = 2, .answer_tokens = 6, .before_target = 5}}) {
+    const TrainTask task = scored_task(*subject.network, subject.model, objective, kSeq, groups);
+    const TaskSums sums = task.sums(params, batch_of(rows, 3));
+    EXPECT_EQ(item(sums.loss.count), 2);
+    EXPECT_NEAR(item(sums.loss.sum), loss, 1e-5 * loss);
+    EXPECT_EQ(item(sums.metrics[0].sum), right);
+    EXPECT_NEAR(item(sums.metrics[1].sum), margin, 1e-5);
+  }
   // Padding is not seen.
   const Tensor padded_bt =
       tensor<int32_t>(std::vector<int32_t>{4, 2, 3, 0, 0, 4, 9, 9, 1, 3}, {2, 5});
