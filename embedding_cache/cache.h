@@ -104,7 +104,7 @@ class Cache {
   // Opens the directory and goes on from its newest complete commit; a damaged one is passed over with a warning. What was not
   // committed is gone. Errors: ConfigError, a directory of something else or of other tables, a directory in use.
   static Cache open(const Options& options);
-  // From commit `id` exactly; newer ones are abandoned (removed with the next commit). Error where it is missing or damaged.
+  // From commit `id` exactly; newer ones are abandoned: removed with the next commit that does not need them. Error where it is missing or damaged.
   static Cache resume(const Options& options, CommitId id);
   Cache(Cache&&) noexcept;
   Cache& operator=(Cache&&) noexcept;
@@ -187,7 +187,8 @@ class Cache {
   CommitId start_commit(uint64_t step, std::span<const std::byte> user_blob = {});
   void wait_commit(CommitId id);
   void commit(CommitId id);
-  // Likewise, where whoever asked may resume from any of `needed` as well: of the commits before `id` those go that are not among them.
+  // Likewise, where whoever asked may resume from any of `needed` as well: of the commits before `id`, abandoned ones too, those go that are not
+  // among them.
   void commit(CommitId id, std::span<const CommitId> needed);
   CommitId commit_step(uint64_t step, std::span<const std::byte> user_blob = {});  // both
 

@@ -102,6 +102,9 @@ void write_manifest(FileSystem& files, const std::string& directory, const Commi
   json["seed"] = info.seed;
   json["store"] = info.store;
   json["options"] = info.options;
+  if (!info.abandoned.empty()) {
+    json["abandoned"] = info.abandoned;
+  }
   json["tables"] = OrderedJson::array();
   for (const CommitTable& table : info.tables) {
     json["tables"].push_back(
@@ -142,6 +145,7 @@ CommitInfo parse_manifest(std::string_view text, const std::string& name) {
     info.seed = json.at("seed").get<uint64_t>();
     info.store = json.at("store").get<std::string>();
     info.options = json.at("options").get<std::string>();
+    info.abandoned = json.value("abandoned", info.abandoned);
     for (const Json& table : json.at("tables")) {
       info.tables.push_back({.name = table.at("name").get<std::string>(),
                              .schema = table.at("schema").get<std::string>(),

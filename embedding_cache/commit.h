@@ -28,7 +28,8 @@ struct CommitInfo {
   uint64_t step = 0;
   uint64_t seed = 0;
   std::string store;
-  std::string options;  // YAML
+  std::string options;              // YAML
+  std::vector<CommitId> abandoned;  // older ones that it does not come from
   std::vector<CommitTable> tables;
   std::vector<StoreFile> files;  // names relative to the commit's folder
 };

@@ -53,7 +53,8 @@ CommitInfo Core::begin_commit(uint64_t step) {
                   .step = step,
                   .seed = options.seed,
                   .store = store_->name(),
-                  .options = print_options(options)};
+                  .options = print_options(options),
+                  .abandoned = abandoned_};
   for (const auto& table : tables) {
     check(table->learned_step <= step,
           "embedding_cache: commit of step {}, but table \"{}\" has learned step {}", step,
@@ -331,15 +332,16 @@ void Core::commit(CommitId id, std::optional<std::span<const CommitId>> needed) 
     });
     return true;
   };
-  std::erase_if(abandoned_, remove);
+  const auto is_needed = [&](CommitId each) {
+    return needed && std::find(needed->begin(), needed->end(), each) != needed->end();
+  };
+  std::erase_if(abandoned_, [&](CommitId each) { return !is_needed(each) && remove(each); });
   std::vector<CommitId> old;  // ascending
   for (auto each = kept_.begin(); each->first != id; ++each) {
     old.push_back(each->first);
   }
   if (needed) {
-    std::erase_if(old, [&](CommitId each) {
-      return std::find(needed->begin(), needed->end(), each) != needed->end();
-    });
+    std::erase_if(old, is_needed);
   } else {
     const auto others = static_cast<size_t>(options.keep) - 1;
     old.resize(old.size() - std::min(others, old.size()));

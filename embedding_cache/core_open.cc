@@ -30,8 +30,10 @@ void Core::open(CommitId wanted) {
     }
   }
   const CommitId chosen = choose_commit(wanted, complete);
+  const std::vector<CommitId> left =
+      chosen == 0 ? std::vector<CommitId>() : read_manifest(*files, directory, chosen).abandoned;
   for (const CommitId id : complete) {
-    if (id > chosen) {
+    if (id > chosen || std::find(left.begin(), left.end(), id) != left.end()) {
       abandoned_.push_back(id);
       continue;
     }

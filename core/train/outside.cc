@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/train/checkpoint.h"
 #include "core/train/rank_talk.h"
 
@@ -35,7 +36,18 @@ std::string must_name(FileSystem& files, const std::string& folder, const Outsid
 }  // namespace
 
 void resume_outside(FileSystem& files, const std::string& folder, OutsideState& state) {
-  state.resume(must_name(files, folder, state));
+  const std::string id = must_name(files, folder, state);
+  try {
+    state.resume(id);
+  } catch (const IoError& error) {
+    if (error.error_number() != 0) {
+      throw;
+    }
+    throw IoError(fmt::format(
+        "{}; {} needs it: move that folder away, and the same command goes on from the checkpoint "
+        "before",
+        error.what(), folder));
+  }
 }
 
 void read_outside(FileSystem& files, const std::string& folder, OutsideState& state) {
@@ -47,8 +59,15 @@ void confirm_outside(FileSystem& files, const std::string& checkpoints, const st
   Json needed = Json::array();
   if (ranks == nullptr || ranks->rank() == 0) {
     const auto need = [&](const std::string& name) {
-      if (const auto named = named_in(files, join_path(checkpoints, name), state)) {
-        needed.push_back(*named);
+      try {
+        if (const auto named = named_in(files, join_path(checkpoints, name), state)) {
+          needed.push_back(*named);
+        }
+      } catch (const IoError& error) {
+        if (error.error_number() != 0) {
+          throw;
+        }
+        log_warning("{}; the checkpoint is damaged, and what it names may go", error.what());
       }
     };
     for (const int64_t step : list_checkpoints(files, checkpoints)) {

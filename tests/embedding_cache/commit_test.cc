@@ -82,6 +82,41 @@ TEST(Commit, KeepsTheNewestOfThem) {
       << "removed behind, at the latest when the cache is closed";
 }
 
+// Whoever goes back to a commit may need newer ones besides, and what comes after knows that it does not come from them.
+TEST(Commit, AbandonedStaysWhileItIsNeeded) {
+  for (const StoreKind store : stores()) {
+    const TempDirectory directory;
+    const Rehearsal rehearsal{.steps = 30};
+    const std::map<uint64_t, std::string> golden = golden_digests(rehearsal, store);
+    Options options = rehearsal.cache_options(directory.path(), 0.1, store);
+    options.keep = 3;
+    {
+      Cache cache = Cache::open(options);
+      rehearsal.run(cache);
+    }
+    ASSERT_EQ(complete_commits(directory.path()), (std::vector<CommitId>{1, 2, 3}));
+    const std::vector<CommitId> needed{1, 3};
+    {
+      Cache cache = Cache::resume(options, 1);
+      cache.commit(cache.prepare(40), needed);
+      EXPECT_EQ(complete_commits(directory.path()), (std::vector<CommitId>{1, 3, 4}));
+    }
+    {
+      Cache cache = Cache::open(options);
+      EXPECT_EQ(cache.digest(), golden.at(10));
+      EXPECT_ANY_THROW(cache.export_delta(3, directory / "delta")) << "from another line of steps";
+      cache.export_delta(1, directory / "delta");
+      cache.commit(cache.prepare(50), needed);
+      EXPECT_EQ(read_manifest(real_files(), directory.path(), 5).abandoned,
+                std::vector<CommitId>{3});
+    }
+    EXPECT_EQ(Cache::resume(options, 3).digest(), golden.at(30));
+    Cache cache = Cache::resume(options, 5);
+    cache.commit_step(60);
+    EXPECT_EQ(complete_commits(directory.path()), (std::vector<CommitId>{1, 5, 6}));
+  }
+}
+
 // One flipped bit in each file of the newest commit: named, and the commit before is used; asked for by id, it is an error.
 TEST(Commit, FlippedBitIsNamedAndTheCommitBeforeIsUsed) {
   Rng rng(kCommitSeed);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 
+#include "core/io/atomic_file.h"
 #include "core/io/npy.h"
 #include "tests/launcher/job.h"
 #include "tests/launcher/recommender_run.h"
@@ -154,6 +155,77 @@ TEST_F(RecommenderRows, SinceACheckpointMakeTheLaterOnesOfTheEarlier) {
   EXPECT_THAT(told, testing::HasSubstr("ec_tool stats " + rows));
   EXPECT_THAT(exported("run1", "none", {"--since", folder_ / "run2"}).err,
               testing::HasSubstr("is of another run"));
+}
+
+// The measure that is watched was best at the first evaluation, that of checkpoint.best later: both stay, with their rows.
+TEST_F(RecommenderRows, OfTheBestCheckpointStayWhereEarlierOnesArePutBack) {
+  const Environment leaks("ASAN_OPTIONS", "detect_leaks=0");  // those of MPI itself
+  for (const int ranks : {1, 2}) {
+    const std::string name = fmt::format("run{}", ranks);
+    const auto command = [&](const std::string& to, const std::vector<std::string>& more) {
+      std::vector<std::string> keys{"eval.interval=20", "checkpoint.interval=10",
+                                    "schedule.type=constant", "schedule.min_lr_ratio=null"};
+      keys.insert(keys.end(), more.begin(), more.end());
+      return run_command(ranks == 1 ? run(to, keys) : with_ranks(run(to, keys), ranks));
+    };
+    const CommandResult trained =
+        command(name, {"checkpoint.best=eval_loss",
+                       "eval.early_stopping={monitor: eval_loss, mode: max, patience: 2, "
+                       "restore_best: true}"});
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    const std::string checkpoints = name + "/checkpoints/";
+    ASSERT_EQ(exported(checkpoints + "step-00000060.best", name + "-best").status, 0);
+    ASSERT_EQ(exported(checkpoints + "step-00000050", name + "-fifty").status, 0);
+    ASSERT_EQ(exported(checkpoints + "step-00000020", name + "-early").status, 0);
+    ASSERT_EQ(exported(name, name + "-end").status, 0);
+    ASSERT_EQ(command(name + "s", {"schedule.total_steps=60"}).status, 0);
+    ASSERT_EQ(exported(name + "s", name + "-straight").status, 0);
+    EXPECT_EQ(rows_in(folder_ / (name + "-best")), rows_in(folder_ / (name + "-straight")));
+    EXPECT_EQ(rows_in(folder_ / (name + "-end")), rows_in(folder_ / (name + "-early")));
+    EXPECT_NE(rows_in(folder_ / (name + "-end")), rows_in(folder_ / (name + "-fifty")));
+    EXPECT_THAT(
+        exported(name, "none", {"--since", folder_ / (checkpoints + "step-00000050")}).err,
+        testing::HasSubstr("--since: what is exported does not come from step 50: the run has "
+                           "gone back to weights of an earlier step since"));
+    EXPECT_EQ(
+        exported(name, name + "-changes", {"--since", folder_ / (checkpoints + "step-00000020")})
+            .status,
+        0);
+  }
+}
+
+TEST_F(RecommenderRows, AreSavedBesideACheckpointThatIsDamaged) {
+  const auto of = [&](const char* name, int64_t steps) {
+    return run(name, {fmt::format("schedule={{type: constant, min_lr_ratio: 0, total_steps: {}}}",
+                                  steps)});
+  };
+  ASSERT_EQ(run_command(of("run", 40)).status, 0);
+  const std::string early = folder_ / "run/checkpoints/step-00000020/state.json";
+  write_file_atomic(real_files(), early, "{");
+  const CommandResult longer = run_command(of("run", 60));
+  EXPECT_EQ(longer.status, 0) << longer.err;
+  EXPECT_THAT(longer.err, testing::HasSubstr(early + ": "));
+  EXPECT_THAT(longer.err,
+              testing::HasSubstr("the checkpoint is damaged, and what it names may go"));
+  ASSERT_EQ(run_command(of("straight", 60)).status, 0);
+  EXPECT_EQ(quality(folder_ / "run"), quality(folder_ / "straight"));
+}
+
+TEST_F(RecommenderRows, OfWhichTheNewestCheckpointsAreDamagedAreToldWithWhatToDo) {
+  const std::vector<std::string> command = run("run", {"schedule.total_steps=40"});
+  ASSERT_EQ(run_command(command).status, 0);
+  std::filesystem::remove(folder_ / "run/rows/commits/00000002/state.bin");
+  std::vector<std::string> longer = command;
+  longer.push_back("schedule.total_steps=50");
+  const std::string newest = folder_ / "run/checkpoints/step-00000040";
+  EXPECT_THAT(run_command(longer).err,
+              testing::HasSubstr("state.bin: missing; " + newest +
+                                 " needs it: move that folder away, and the same command goes on "
+                                 "from the checkpoint before"));
+  std::filesystem::rename(newest, newest + ".away");
+  const CommandResult again = run_command(longer);
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, testing::HasSubstr("going on from step 20"));
 }
 
 }  // namespace

@@ -239,7 +239,8 @@ void Rows::resume(const std::optional<std::string>& id) {
                     from.layout.directory(base_, other), from.commits[other]));
   }
   if (!layout_.is_shared_like(from.layout)) {
-    begin(from.layout.changes + 1, /*may_remove=*/true);
+    // A run that goes back to a step before it changed its layout may need the rows that it has, too.
+    begin(std::max(from.layout.changes, layout_.changes) + 1, /*may_remove=*/true);
     take_over(from);
     claim();
     return;

@@ -324,6 +324,15 @@ void write_rows(FileSystem& files, AtomicFolder& folder, const Rows& saved, cons
       before.push_back(embedding_cache::open_commit(files, directory, since->id.commits.at(rank)));
     }
   }
+  if (since) {
+    const std::vector<embedding_cache::CommitId>& left = commits.front().info.abandoned;
+    if (std::find(left.begin(), left.end(), since->id.commits.front()) != left.end()) {
+      throw IoError(fmt::format(
+          "--since: what is exported does not come from step {}: the run has gone back to weights "
+          "of an earlier step since; name a checkpoint up to that one, or export without --since",
+          since->step));
+    }
+  }
   for (const embedding_cache::RowLayout& layout : commits.front().layouts) {
     if (since && layout.learns_always()) {
       throw IoError(

@@ -215,6 +215,41 @@ TEST_F(SharedRows, GoOnUnderAnotherLayoutAndKeepWhatOlderCheckpointsName) {
   EXPECT_ANY_THROW(values("run", four));
 }
 
+// As early stopping does that puts the best weights back, which other ranks may have had, while checkpoint.best names later ones.
+TEST_F(SharedRows, GoBackToEarlierOnesAndKeepWhatLaterCheckpointsName) {
+  for (const int64_t first : {2, 4}) {
+    SCOPED_TRACE(first);
+    const std::string name = fmt::format("run{}", first);
+    const std::string early = train(name, {.ranks = first}, 0, 4);
+    std::string late;
+    std::string last;
+    run_ranks(2, [&](const std::shared_ptr<Ranks>& ranks) {
+      const Sharing how{.ranks = 2};
+      const std::shared_ptr<Rows> rows = rows_of(name, how, ranks.get());
+      rows->resume(early);
+      const auto batches =
+          training_batches({samples_, tables_, rows}, {}, 11,
+                           BatchPart(kOfAStep, kOfAMicroBatch, 2, ranks->rank()), kOfAStep * 4);
+      for (int64_t step = 5; step <= 8; ++step) {
+        const Tensors batch = batches->next();
+        batches->learn(pull(batch, *tables_, step));
+      }
+      const std::string at_eight = rows->prepare(8);
+      rows->confirm(at_eight, {early, at_eight});
+      rows->resume(early);
+      const std::string back = rows->prepare(8);
+      rows->confirm(back, {early, at_eight, back});
+      if (ranks->rank() == 0) {
+        late = at_eight;
+        last = back;
+      }
+    });
+    EXPECT_EQ(values(name, last), values(name, early));
+    EXPECT_EQ(values(name, late), values("straight", train("straight", {}, 0, 8)));
+    real_files().remove_all(directory_ / "straight");
+  }
+}
+
 // Folders and files beside the rows, whatever they are called, are no rows.
 TEST_F(SharedRows, LeaveWhatIsNotTheirs) {
   for (const char* name : {"rows.1/precious", "rows.0-of-3/precious", "rows.2"}) {
