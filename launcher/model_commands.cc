@@ -171,6 +171,8 @@ int evaluate(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
   std::erase_if(tree.children, [](const YamlNode& section) {
     return section.key == "parallel";  // of the ranks that train; this is one
   });
+  // What a training run needs memory for, such as the rows of a batch that each of its ranks holds, is not needed here.
+  set_config(tree, "run.mode", YamlNode::string("eval"));
   if (home) {  // where what lies beside checkpoints is, however the run was called then
     set_config(tree, "run.output_dir", YamlNode::string(*home));
   }

@@ -175,6 +175,22 @@ TEST(RecommenderRanks, AreEvaluatedWhileTheyTrain) {
   EXPECT_EQ(job.wait().status, 130);
 }
 
+// Each rank had rows for its part of a batch; who evaluates reads them as it likes.
+TEST(RecommenderRanks, AreEvaluatedWhateverRowsEachOfThemHad) {
+  const Environment leaks("ASAN_OPTIONS", "detect_leaks=0");
+  const TemporaryFolder folder;
+  const std::string directory = folder / "run";
+  ASSERT_EQ(run_command(
+                with_ranks(recommender_run(directory, {"schedule.total_steps=20", "batch.micro=25",
+                                                       "embedding_cache.host_rows=90"}),
+                           2))
+                .status,
+            0);
+  const CommandResult result = run_command({"eval", "--checkpoint", directory});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, testing::HasSubstr("eval_auc"));
+}
+
 TEST(RecommenderRanks, PoolTheBagsOfTextForEachOther) {
   const Environment leaks("ASAN_OPTIONS", "detect_leaks=0");
   const TemporaryFolder folder;
