@@ -96,6 +96,10 @@ void check_label(const CsvConfig& csv, const YamlNode& tree) {
           fmt::format("\"{}\" is the label (data.csv.label), which no feature may tell", column));
     }
   };
+  if (csv.negative == csv.positive) {
+    config_fail(tree, "data.csv.negative",
+                fmt::format("\"{}\" is what data.csv.positive says of label 1, too", csv.positive));
+  }
   for (const auto& [key, columns] : {std::pair("data.csv.numeric", &csv.numeric),
                                      std::pair("data.csv.categorical", &csv.categorical)}) {
     for (const std::string& column : *columns) {

@@ -301,6 +301,9 @@ OrderedJson description_of(const Tables& tables) {
       } else {
         each["keys"] = {field.first, field.first + field.rows};
       }
+      if (field.is_bag) {
+        each["pooling"] = write_config(BagConfig{.pooling = field.pooling}).find("pooling")->text;
+      }
       out["fields"].push_back(std::move(each));
     }
     described.push_back(std::move(out));

@@ -66,6 +66,8 @@ TEST(DataKeys, ThatNobodyReadsAreRefused) {
   EXPECT_THAT(refusal("{format: csv, ids: {min_count: 2}}"), HasSubstr("without data.prepared"));
   EXPECT_THAT(refusal("{format: csv, csv: {columns: [a, label]}}"),
               HasSubstr("data.csv.header: false"));
+  EXPECT_THAT(refusal("{format: csv, csv: {positive: yes, negative: yes}}"),
+              HasSubstr("data.csv.negative: \"yes\" is what data.csv.positive says of label 1"));
   EXPECT_THAT(refusal("{format: csv, csv: {header: false}}"),
               HasSubstr("data.csv.columns: name the columns"));
   EXPECT_THAT(refusal("{format: csv, prepared: d, ids: {mode: dictionary, buckets: 50}}"),

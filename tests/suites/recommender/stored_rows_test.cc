@@ -48,5 +48,23 @@ TEST(StoredRows, AreOfTheFeaturesThatARunHas) {
   EXPECT_EQ(refusal(fields, {"age", "x"}, earlier), kNone);
 }
 
+TEST(StoredRows, OfBagsSayHowTheyArePooled) {
+  const TemporaryFolder folder;
+  const auto of = [](embedding_cache::Pooling pooling) {
+    return described({{.name = "genres", .is_bag = true, .pooling = pooling}}, {});
+  };
+  OrderedJson written = of(embedding_cache::Pooling::kMean);
+  OrderedJson& field = written.at("tables").at(0).at("fields").at(0);
+  EXPECT_EQ(field.at("pooling"), "mean");
+  const auto refusal = [&](embedding_cache::Pooling pooling) {
+    write_file_atomic(real_files(), folder / kRowsFile, written.dump());
+    return error_of([&] { expect_features_of(real_files(), folder.path(), of(pooling)); });
+  };
+  EXPECT_EQ(refusal(embedding_cache::Pooling::kMean), kNone);
+  EXPECT_THAT(refusal(embedding_cache::Pooling::kSum), HasSubstr("field genres is {"));
+  field.erase("pooling");  // as earlier versions wrote it
+  EXPECT_EQ(refusal(embedding_cache::Pooling::kSum), kNone);
+}
+
 }  // namespace
 }  // namespace mstrain::recommender
