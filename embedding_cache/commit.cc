@@ -93,6 +93,11 @@ bool has_manifest(FileSystem& files, const std::string& directory, CommitId id) 
   return files.exists(join_path(commit_folder(directory, id), kManifest));
 }
 
+bool comes_from(const CommitInfo& commit, CommitId older) {
+  return older <= commit.id && std::find(commit.abandoned.begin(), commit.abandoned.end(), older) ==
+                                   commit.abandoned.end();
+}
+
 void write_manifest(FileSystem& files, const std::string& directory, const CommitInfo& info) {
   OrderedJson json;
   json["format"] = "mstrain-embedding-cache-commit-1";

@@ -34,6 +34,9 @@ struct CommitInfo {
   std::vector<StoreFile> files;  // names relative to the commit's folder
 };
 
+// Whether `commit` is `older` or comes from it: else the run has gone back to what was before `older` since, and no steps tell the difference.
+bool comes_from(const CommitInfo& commit, CommitId older);
+
 // state.bin: what a table is besides its rows.
 struct TableState {
   uint64_t rows = 0;

@@ -30,10 +30,9 @@ void Core::open(CommitId wanted) {
     }
   }
   const CommitId chosen = choose_commit(wanted, complete);
-  const std::vector<CommitId> left =
-      chosen == 0 ? std::vector<CommitId>() : read_manifest(*files, directory, chosen).abandoned;
+  const CommitInfo info = chosen == 0 ? CommitInfo() : read_manifest(*files, directory, chosen);
   for (const CommitId id : complete) {
-    if (id > chosen || std::find(left.begin(), left.end(), id) != left.end()) {
+    if (!comes_from(info, id)) {
       abandoned_.push_back(id);
       continue;
     }
@@ -48,7 +47,6 @@ void Core::open(CommitId wanted) {
     open_store(nullptr);
     return;
   }
-  const CommitInfo info = read_manifest(*files, directory, chosen);
   check_same_tables(info);
   const std::string folder = commit_folder(directory, chosen);
   open_store(&info);

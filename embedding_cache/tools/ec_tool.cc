@@ -159,6 +159,10 @@ int export_commit(const Arguments& args) {
     const CommitInfo before = read_manifest(files, directory, since);
     check(before.step <= commit.info.step, "--since {}: commit {} is not newer", since,
           commit.info.id);
+    check(comes_from(commit.info, since),
+          "--since {}: commit {} does not come from it: the run has gone back to an earlier one "
+          "since; name that one or an older, or export all rows, without --since",
+          since, commit.info.id);
     head.since_step = before.step;
   }
   for (uint32_t t = 0; t < commit.layouts.size(); ++t) {

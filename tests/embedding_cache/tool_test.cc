@@ -30,6 +30,31 @@ Result tool(const std::string& arguments) {
   return {WEXITSTATUS(::pclose(pipe)), output};
 }
 
+// After a run has gone back to its first commit, steps do not tell what changed since the second.
+TEST(Tool, ExportsNoDifferenceBetweenLinesOfCommits) {
+  const TempDirectory directory;
+  const TempDirectory out;
+  const Rehearsal rehearsal{.steps = 20};
+  const Options options = rehearsal.cache_options(directory.path(), 0.2, StoreKind::kAuto);
+  {
+    Cache cache = Cache::open(options);
+    rehearsal.run(cache);
+  }
+  {
+    Cache cache = Cache::resume(options, 1);
+    cache.commit(cache.prepare(30), std::vector<CommitId>{1, 2});
+  }
+  real_files().create_directories(out.path());
+  const std::string exported = "export " + directory.path() + " " + (out / "delta");
+  const Result across = tool(exported + " --since 2");
+  EXPECT_EQ(across.status, 1);
+  EXPECT_THAT(across.output, HasSubstr("--since 2: commit 3 does not come from it"));
+  for (const char* along : {" --since 1", " --commit 2 --since 1"}) {
+    const Result result = tool(exported + along);
+    EXPECT_EQ(result.status, 0) << result.output;
+  }
+}
+
 TEST(Tool, LooksChecksAndMoves) {
   const TempDirectory directory;
   const TempDirectory copy;

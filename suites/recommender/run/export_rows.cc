@@ -328,8 +328,7 @@ void write_rows(FileSystem& files, AtomicFolder& folder, const Rows& saved, cons
     }
   }
   if (since) {
-    const std::vector<embedding_cache::CommitId>& left = commits.front().info.abandoned;
-    if (std::find(left.begin(), left.end(), since->id.commits.front()) != left.end()) {
+    if (!embedding_cache::comes_from(commits.front().info, since->id.commits.front())) {
       throw IoError(fmt::format(
           "--since: what is exported does not come from step {}: the run has gone back to weights "
           "of an earlier step since; name a checkpoint up to that one, or export without --since",
