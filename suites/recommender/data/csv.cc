@@ -118,6 +118,9 @@ class CsvSamples final : public SampleSource {
       log_warning("{}: {}", path, warning);
     }
     expect_samples(samples() > 0, path);
+    if (how.needs_labels) {
+      warn_of_one_label(config, path);
+    }
     identity_ = identity.get();
     const size_t single = schema_.fields.size() - config.bags.size();
     for (size_t b = 0; b < config.bags.size(); ++b) {
@@ -170,6 +173,19 @@ class CsvSamples final : public SampleSource {
   }
 
  private:
+  // Nothing is to be learned then; often the label is written otherwise than data.csv.positive says.
+  void warn_of_one_label(const CsvConfig& config, const std::string& path) const {
+    int64_t positive = 0;
+    for (const Piece& piece : pieces_) {
+      positive += std::count(piece.labels.begin(), piece.labels.end(), 1.0F);
+    }
+    if (positive == 0 || positive == samples()) {
+      log_warning("{}: {} of {} samples {} the label \"{}\" (data.csv.positive)", path,
+                  positive == 0 ? "none" : "all", samples(), positive == 0 ? "has" : "have",
+                  config.positive);
+    }
+  }
+
   std::string identity_;
   SampleSchema schema_;
   std::vector<Piece> pieces_;

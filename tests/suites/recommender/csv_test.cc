@@ -195,6 +195,19 @@ TEST(Csv, WarnsOfNumbersThatTheirScaleCutsOff) {
                                           "data.csv.numeric_scale: log1p: n (2 of 3)")));
 }
 
+TEST(Csv, WarnsWhereAllLabelsAreOne) {
+  std::vector<std::string> said;
+  const LogSink before =
+      set_log_sink([&](LogLevel, std::string_view message) { said.emplace_back(message); });
+  all_of("click,n,a,b\n0,1,x,y\n0,2,x,y\n", columns());
+  all_of("click,n,a,b\n1,1,x,y\n1,2,x,y\n", columns());
+  all_of("click,n,a,b\n1,1,x,y\n0,2,x,y\n", columns());
+  set_log_sink(before);
+  EXPECT_THAT(said,
+              ElementsAre(HasSubstr("x.csv: none of 2 samples has the label \"1\" (data.csv.posi"),
+                          HasSubstr("x.csv: all of 2 samples have the label \"1\" (data.csv.pos")));
+}
+
 std::string error_text(const std::function<void()>& read) {
   return message_of<std::exception>(read);
 }
