@@ -13,6 +13,7 @@
 #include "core/base/log.h"
 #include "core/data/shuffle.h"
 #include "core/data/windows.h"
+#include "core/train/state_fields.h"
 #include "core/train/trainer.h"
 #include "suites/transformer/alignment/ended_answer.h"
 #include "suites/transformer/alignment/ppo_task.h"
@@ -171,14 +172,45 @@ void GroupAnswers::measure(Trainer& trainer, const Params& params) {
                         .reference = pays ? std::span<const float>(reference) : std::span<float>(),
                         .values = now.values,
                         .rewards = rows_->rewards});
-    trainer.note("explained_variance",
-                 explained_variance(now.values, of_tokens.returns, rows_->targets));
+    note(trainer, "explained_variance",
+         explained_variance(now.values, of_tokens.returns, rows_->targets));
     rows_->advantages = std::move(of_tokens.advantages);
     rows_->returns = std::move(of_tokens.returns);
     rows_->values = std::move(now.values);
   }
   if (keeps() && is_new) {
     rows_->log_probs = std::move(now.log_probs);
+  }
+}
+
+void GroupAnswers::on_start(Trainer& trainer) {
+  trainer_ = &trainer;
+  for (const auto& [name, value] : noted_) {
+    trainer.note(name, value);
+  }
+}
+
+void GroupAnswers::note(Trainer& trainer, const std::string& name, double value) {
+  trainer.note(name, value);
+  noted_[name] = value;
+}
+
+Json GroupAnswers::state() const {
+  Json out = rows_->state();
+  for (const auto& [name, value] : noted_) {
+    if (trainer_->notes().contains(name)) {
+      out["noted"][name] = value;
+    }
+  }
+  return out;
+}
+
+void GroupAnswers::restore(const Json& state) {
+  rows_->restore(state);
+  if (state.contains("noted")) {
+    for (const auto& [name, value] : state["noted"].items()) {
+      noted_[name] = state_number(state["noted"], name.c_str(), "answers");
+    }
   }
 }
 
@@ -272,30 +304,30 @@ void GroupAnswers::write(Trainer& trainer) {
                std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   measure(trainer, params);
   note_rewards(trainer);
-  trainer.note("answer_tokens", tokens / answers);
-  trainer.note("cut_answers", cut / answers);
+  note(trainer, "answer_tokens", tokens / answers);
+  note(trainer, "cut_answers", cut / answers);
   if (!options_.ppo) {
-    trainer.note("even_groups", alike / answers);
+    note(trainer, "even_groups", alike / answers);
   }
   if (grpo.resample > 0) {
-    trainer.note("replaced_prompts", replaced / static_cast<double>(prompts));
+    note(trainer, "replaced_prompts", replaced / static_cast<double>(prompts));
   }
 }
 
-void GroupAnswers::note_rewards(Trainer& trainer) const {
+void GroupAnswers::note_rewards(Trainer& trainer) {
   const auto mean = [](const std::vector<double>& values) {
     return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
   };
   const double of_all = mean(earned_);
-  trainer.note("reward", of_all);
+  note(trainer, "reward", of_all);
   double squares = 0;
   for (const double each : earned_) {
     squares += (each - of_all) * (each - of_all);
   }
-  trainer.note("reward_deviation", std::sqrt(squares / static_cast<double>(earned_.size())));
+  note(trainer, "reward_deviation", std::sqrt(squares / static_cast<double>(earned_.size())));
   const std::vector<std::string> names = rewards_.names();
   for (size_t rule = 0; rule < names.size(); ++rule) {
-    trainer.note("reward/" + names[rule], mean(earned_by_rule_[rule]));
+    note(trainer, "reward/" + names[rule], mean(earned_by_rule_[rule]));
   }
 }
 

@@ -1,6 +1,7 @@
 // Answers that the policy writes to the prompts of a step, as it is before the step, and the batches that they make.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -40,12 +41,13 @@ class GroupAnswers final : public Callback {
   GroupAnswers(std::shared_ptr<const CausalModel> model, std::shared_ptr<const AnswerCorpus> corpus,
                const GroupAnswersOptions& options);
 
+  void on_start(Trainer& trainer) override;
   // Of a run that begins or goes on before its first step as well.
   bool wants(int64_t, Moment moment) override { return moment == Moment::kStep; }
   void on_state(Trainer& trainer, Moment) override { write(trainer); }
   std::string name() const override { return keeps() ? "answers" : ""; }
-  Json state() const override { return rows_->state(); }
-  void restore(const Json& state) override { rows_->restore(state); }
+  Json state() const override;
+  void restore(const Json& state) override;
 
   std::unique_ptr<BatchStream> stream(const BatchPart& part, int64_t first) const;
 
@@ -70,7 +72,9 @@ class GroupAnswers final : public Callback {
   // A first step of which nothing is learned is an error: none after it would be better.
   void say_all_are_cut(int64_t step) const;
   // Notes what the newest answers earn, rule by rule, and how unlike.
-  void note_rewards(Trainer& trainer) const;
+  void note_rewards(Trainer& trainer);
+  // What writing found, which no later step finds again: checkpoints hold it until a row has it.
+  void note(Trainer& trainer, const std::string& name, double value);
   void add_row(const Group& group, size_t answer, int64_t row);
   const AnswerText& prompt(int64_t index) const;
 
@@ -86,6 +90,8 @@ class GroupAnswers final : public Callback {
   std::optional<Decoder> decoder_;
   std::optional<AnswerLogProbs> log_probs_;
   std::shared_ptr<WrittenRows> rows_;
+  const Trainer* trainer_ = nullptr;     // of the run
+  std::map<std::string, double> noted_;  // the last of each name
   std::vector<float> drawn_;  // log-probabilities [rows, seq] that the newest rows were drawn by
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/train/checkpoint.h"
 #include "tests/core/base/message_of.h"
 #include "tests/suites/transformer/alignment/answer_runs.h"
 
@@ -127,6 +128,39 @@ TEST_F(AnswerRuns, HeldOutPromptsWithoutAnswersAreRewardedAlone) {
   const std::vector<Json> rows = train(config);
   EXPECT_EQ(of(rows, "eval_reward"), std::vector<double>{1});
   EXPECT_TRUE(of(rows, "eval_loss").empty());
+}
+
+// A row tells of answers that were written before the newest checkpoint, where steps since learnt from the same ones.
+TEST_F(AnswerRuns, ARunThatGoesOnTellsWhatWasWrittenBeforeToo) {
+  const std::vector<std::pair<std::string, std::string>> kinds = {
+      {kPrintable + std::string(", passes: 3, resample: 1}"), ""},
+      {"type: ppo, ppo: {answer_tokens: 4, passes: 3, rewards: [{type: length, at_most: 2}]}",
+       ", head: both"}};
+  for (const auto& [objective, model] : kinds) {
+    YamlNode config = tree("goes_on" + std::to_string(model.size()), objective, model, 10);
+    config.find("data")->find("train")->text = folder_ / "answers.jsonl";
+    apply_overrides(config, Overrides{"log.interval=6", "eval.interval=none",
+                                      "checkpoint={interval: 1, keep: 20}"});
+    const auto said = [](std::vector<Json> rows) {
+      for (Json& row : rows) {
+        for (const char* key : {"time", "step_seconds", "writing_seconds", "tokens_per_second",
+                                "busy_processors", "resident_bytes"}) {
+          row.erase(key);
+        }
+      }
+      return rows;
+    };
+    const std::vector<Json> whole = said(train(config));
+    ASSERT_EQ(whole.size(), 3U);  // of steps 1, 6 and 10
+    for (const Json& row : whole) {
+      EXPECT_TRUE(row.contains("reward")) << row;
+    }
+    const std::string checkpoints = find_config(config, "run.output_dir")->text + "/checkpoints/";
+    for (int64_t step = 6; step <= 10; ++step) {
+      real_files().remove_all(checkpoints + checkpoint_name(step));
+    }
+    EXPECT_EQ(said(train(config)), whole);  // from step 5, which learnt from what 4 wrote
+  }
 }
 
 TEST_F(AnswerRuns, RewardsAreAskedOnceForEachStep) {
