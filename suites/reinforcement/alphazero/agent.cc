@@ -1,6 +1,7 @@
 #include "suites/reinforcement/alphazero/agent.h"
 
 #include "core/base/error.h"
+#include "core/io/safetensors.h"
 #include "core/tensor/params_file.h"
 #include "core/train/checkpoint.h"
 #include "suites/run/stored_model.h"
@@ -56,8 +57,11 @@ std::unique_ptr<Agent> load_agent(FileSystem& files, const std::string& path, in
   const BoardGame game(config.game, description + ": game");
   Params params;
   std::vector<StoredTensor> stored;
+  const SafetensorsFile file(files, join_path(folder, kModelFile));
   for (const ParamSpec& spec : PolicyValueNetwork(config.network, game).specs()) {
-    const Tensor value = uninitialised(spec.type);
+    // precision.params of its run says which type.
+    const Dtype dtype = file.at(spec.name).dtype.value_or(spec.type.dtype);
+    const Tensor value = uninitialised({dtype, spec.type.shape});
     params.set(spec.name, value);
     stored.push_back({.name = spec.name, .shape = spec.type.shape, .value = value});
   }

@@ -28,7 +28,10 @@ PolicyValueNetwork::PolicyValueNetwork(const NetworkConfig& config, const BoardG
       input_{game.planes(), game.rows(), game.columns()},
       actions_(game.actions()) {}
 
-PolicyValue PolicyValueNetwork::operator()(const Params& p, const Tensor& x_bchw) const {
+PolicyValue PolicyValueNetwork::operator()(const Params& p, const Tensor& boards_bchw) const {
+  // None are there yet where they are declared.
+  const Dtype computed_in = p.size() == 0 ? boards_bchw.dtype() : p.tensor(0).dtype();
+  const Tensor x_bchw = cast(boards_bchw, computed_in);
   const Features features = config_.type == NetworkConfig::Type::kResidual ? residual(p, x_bchw)
                             : config_.type == NetworkConfig::Type::kMlp    ? mlp(p, x_bchw)
                                                                            : transformer(p, x_bchw);
@@ -39,7 +42,7 @@ PolicyValue PolicyValueNetwork::operator()(const Params& p, const Tensor& x_bchw
       relu(linear(p / "value" / "hidden", features.value_bf, {config_.head_width},
                   {.weight_init = kaiming_normal(features.value_bf.dim(1))}));
   const Tensor value_b1 = tanh(linear(p / "value" / "out", hidden_bf, {1}, last));
-  return {logits_ba, reshape(value_b1, {-1})};
+  return {cast(logits_ba, Dtype::kF32), cast(reshape(value_b1, {-1}), Dtype::kF32)};
 }
 
 PolicyValueNetwork::Features PolicyValueNetwork::residual(const Params& p,

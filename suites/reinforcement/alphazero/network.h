@@ -30,8 +30,8 @@ class PolicyValueNetwork {
  public:
   PolicyValueNetwork(const NetworkConfig& config, const BoardGame& game);
 
-  // Of x[batch, planes, rows, columns].
-  PolicyValue operator()(const Params& p, const Tensor& x_bchw) const;
+  // Of boards[batch, planes, rows, columns]; fp32, whatever type the parameters have and it is computed in.
+  PolicyValue operator()(const Params& p, const Tensor& boards_bchw) const;
   const Shape& input() const { return input_; }  // [planes, rows, columns]
   int64_t actions() const { return actions_; }
   std::vector<ParamSpec> specs() const;

@@ -2,11 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/base/error.h"
 #include "core/train/checkpoint.h"
 #include "core/train/metrics_file.h"
 #include "core/train/report_data.h"
 #include "suites/all.h"
+#include "suites/reinforcement/alphazero/agent.h"
+#include "suites/reinforcement/alphazero/contestant.h"
 #include "suites/reinforcement/alphazero/self_play.h"
 #include "suites/run/run.h"
 #include "suites/run/suite.h"
@@ -78,6 +82,23 @@ TEST(AlphaZeroRun, GoesOnBitForBit) {
       run_to(parts, steps);
     }
     EXPECT_EQ(state_of(whole, 45), state_of(parts, 45)) << resign;
+  }
+}
+
+TEST(AlphaZeroRun, LearnsAndPlaysInTypesOf16Bits) {
+  for (const std::string network : {"residual", "mlp", "transformer"}) {
+    const TemporaryFolder folder;
+    std::vector<std::string> changes = small_run(folder.path(), 25);
+    changes.insert(changes.end(), {"precision={params: bf16, moments: int8}",
+                                   "network.type=" + network, "network.width=16"});
+    EXPECT_EQ(run_file(kTicTacToe, changes), Outcome::kFinished) << network;
+    const std::vector<Json> rows = read_metrics(real_files(), folder / "metrics.jsonl");
+    EXPECT_TRUE(std::isfinite(rows.back().value("match_score", NAN))) << network;
+    const std::unique_ptr<Agent> agent = load_agent(real_files(), folder.path(), 1);
+    const std::vector<AnyGame> start{agent->game().start()};
+    const std::vector<uint64_t> seeds{1};
+    const auto player = network_contestant("it", agent->config(), agent->evaluator(), 8);
+    EXPECT_EQ(player->choose(start, seeds).size(), 1U) << network;
   }
 }
 
