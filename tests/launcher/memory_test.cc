@@ -121,6 +121,38 @@ TEST(Memory, OfImagesIsWhatTheDryRunSays) {
   EXPECT_NEAR(static_cast<double>(peak), total, 0.05 * total + (64 << 20));
 }
 
+// What runs of agents are said to take is a bound, from which memory.limit_gb refuses: not one that keeps out what would fit well.
+TEST(Memory, OfAgentsIsNoMoreThanTheDryRunSaysAndNotMuchLess) {
+  if (kSanitized || !std::filesystem::exists("/proc/self/status")) {
+    GTEST_SKIP() << "the process's memory is not that of its program alone";
+  }
+  const TemporaryFolder folder;
+  for (const std::string activation : {"tanh", "silu"}) {
+    write_text(folder / "ppo.yaml",
+               "run: {name: ppo, threads: 1}\n"
+               "algorithm: {type: ppo, steps: 64, epochs: 1, minibatches: 1}\n"
+               "environment: {name: cartpole, num_envs: 256}\n"
+               "network: {hidden: [512, 512], activation: " +
+                   activation +
+                   "}\n"
+                   "schedule: {total_env_steps: 16384}\n"
+                   "eval: {interval: none}\n");
+    std::vector<std::string> arguments{"--config", folder / "ppo.yaml",
+                                       "run.output_dir=" + (folder / activation), "--dry-run"};
+    const std::string plan = run_command(arguments).out;
+    const size_t last = plan.rfind(" bytes\n");
+    ASSERT_NE(last, std::string::npos) << plan;
+    std::string digits = plan.substr(plan.rfind(' ', last - 1) + 1, last);
+    std::erase(digits, ',');
+    const double total = std::stod(digits);
+    arguments.pop_back();
+    const auto [result, peak] = run_watched(arguments);
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_LT(static_cast<double>(peak), total + (64 << 20)) << activation;
+    EXPECT_GT(static_cast<double>(peak), 0.45 * total) << activation;
+  }
+}
+
 using Keys = std::vector<std::string>;
 class MemoryOfRanks : public testing::TestWithParam<Keys> {};
 

@@ -43,7 +43,8 @@ AgentPlan plan_on_policy(const Config& config, const YamlNode& tree, int64_t ran
   const Rollout row(algorithm.steps, 1, network);
   int64_t widest = network.observation_size() + network.action_size();
   for (const int64_t width : config.network.hidden) {
-    widest += 4 * 2 * width;  // policy and value, forwards and backwards
+    // Of policy and value, forwards and backwards: 2.3 (tanh) to 4.6 (silu) are measured.
+    widest += 5 * width;
   }
   widest += 2 * 16 * config.network.memory;  // gates and states of both
   plan.data_bytes = rows * (row.bytes() + 4 * network.memory_size());
