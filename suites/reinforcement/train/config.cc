@@ -90,4 +90,10 @@ Config read_reinforcement(const YamlNode& tree) {
   return config;
 }
 
+void check_env_schedule(const EnvSchedule& schedule, const YamlNode& tree) {
+  if (schedule.type == RateShape::kConstant && schedule.min_lr_ratio != 0) {
+    config_fail(tree, "schedule.min_lr_ratio", "constant does not use it; remove the key");
+  }
+}
+
 }  // namespace mstrain::reinforcement

@@ -181,5 +181,7 @@ struct Config {
 Config usual_config(const YamlNode& tree);
 // Throws ConfigError with file and line.
 Config read_reinforcement(const YamlNode& tree);
+// Throws ConfigError where training would not look at a key of `schedule`. What trained already is read all the same.
+void check_env_schedule(const EnvSchedule& schedule, const YamlNode& tree);
 
 }  // namespace mstrain::reinforcement

@@ -62,6 +62,7 @@ Outcome run_one(const RunRequest& request, std::optional<int64_t> until, bool te
   const bool first = world == nullptr || world->rank() == 0;
   const int64_t ranks = world != nullptr ? world->size() : threads_of(config);
   check_placement(config, request.tree, ranks);
+  check_env_schedule(config.schedule, request.tree);
   const AgentPlan plan = entry.plan(config, request.tree, ranks);
   refuse(plan, bytes_limit(config));
   if (first) {
@@ -121,6 +122,7 @@ void dry_run_agent(const RunRequest& given, const DryRun& options) {
   const Config config = read_reinforcement(request.tree);
   const int64_t ranks = threads_of(config);
   check_placement(config, request.tree, ranks);
+  check_env_schedule(config.schedule, request.tree);
   const AgentPlan plan = agent_of(config.algorithm->type).plan(config, request.tree, ranks);
   std::string text = fmt::format("{} in {}: {} parameters, {} environments\n",
                                  config.algorithm->type, config.environment.env.called(),

@@ -210,6 +210,8 @@ TEST_F(AgentRun, RefusesWhatCannotBe) {
       ThrowsMessage<ConfigError>(HasSubstr("network.memory: is for algorithms")));
   fails({"algorithm.gamma=0.9"}, "algorithm.discount");
   fails({"environment.reset=next_step"}, "same_step");
+  fails({"schedule.type=constant", "schedule.min_lr_ratio=0.1"},
+        "command line: schedule.min_lr_ratio: constant does not use it");
   fails({"distribution.policy=device_only"}, "device_only");
   fails({"run.mode=generate"}, "run.mode");
   fails({"distribution.policy=multi_learner", "distribution.actors=1"}, "two ranks or more");
