@@ -49,10 +49,10 @@ struct Side {
           uct_contestant(game, count_value(option, text.substr(kUct.size()), 2), all_threads());
       return;
     }
-    if (text.starts_with("uct") && !real_files().exists(text)) {
+    if (!real_files().exists(text)) {
       throw ConfigError(
-          fmt::format("{}: {}: a search with N random games for a move is uct:N, "
-                      "as uct:1000, and no run or checkpoint has this name",
+          fmt::format("{}: no run or checkpoint is at {}; a search with N random games for a move "
+                      "is uct:N, as uct:1000",
                       option, text));
     }
     agent = load_agent(real_files(), text, all_threads());

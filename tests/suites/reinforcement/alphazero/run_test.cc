@@ -381,6 +381,7 @@ TEST(AlphaZeroCommands, PlayAndArenaUseWhatARunLearned) {
     return complaint("arena", changed);
   };
   EXPECT_THAT(with(1, "tictactoe"), testing::HasSubstr("did you mean tic_tac_toe"));
+  EXPECT_THAT(with(3, "utc:50"), testing::HasSubstr("--a: no run or checkpoint is at utc:50; "));
   EXPECT_THAT(with(1, "connect_four"), testing::HasSubstr("plays tic_tac_toe"));
   EXPECT_THAT(with(5, "uct:many"), testing::HasSubstr("--b"));
   EXPECT_THAT(with(5, "uct"), testing::HasSubstr("as uct:1000"));
