@@ -318,8 +318,8 @@ class Core : public std::enable_shared_from_this<Core> {
   CommitId newest_ = 0;  // id in use on disk
   std::unique_ptr<PendingCommit> pending_;
   std::map<CommitId, uint64_t> kept_;  // complete commits of this line, and their steps
-  std::vector<CommitId>
-      abandoned_;  // newer than one that was resumed from: what is here does not come from them
+  // Newer than one that was resumed from: what is here does not come from them.
+  std::vector<CommitId> abandoned_;
   bool closed_ = false;
 
   std::shared_ptr<Sweep> sweep_;         // of the next evict()

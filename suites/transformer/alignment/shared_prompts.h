@@ -12,8 +12,7 @@ namespace mstrain {
 struct AnswerGroups {
   int64_t size = 1;
   int64_t answer_tokens = 0;
-  int64_t before_target =
-      0;  // tokens of the longest answer before the place of a row's first target
+  int64_t before_target = 0;  // tokens of the longest answer before a row's first target
 
   // How many of `rows` rows that follow each other share a prompt.
   int64_t shared_in(int64_t rows) const;
