@@ -20,8 +20,8 @@ struct AnswerGroups {
   Shape stream(int64_t rows, int64_t seq) const;
 };
 
-// Of pairs as rows that follow each other, in which every token of an answer is a target, or the last one alone. A size of 1 where the prompts of a pair differ, as where one was cut, or where answers are too long
-// for their prompts to be worth it.
+// Of pairs as rows that follow each other, in which every token of an answer is a target, or the last one alone. A size of 1 where
+// the prompts of a pair differ, as a chat template may write them, or where answers are too long for that to be worth it.
 AnswerGroups groups_of_pairs(const AnswerCorpus& corpus, int64_t seq, bool last_alone);
 
 class SharedPrompts {
