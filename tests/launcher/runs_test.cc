@@ -34,15 +34,21 @@ TEST(Command, ATemperatureOfZeroIsGreedyAndExportSaysWhatItWrote) {
                     HasSubstr(run.path("out/config.json") + ": "), HasSubstr(" bytes\n")));
 }
 
+std::string spans_of(const SmallRun& run) {
+  return "data: {task: span_corruption, train: " + run.path("text.txt") + ", seq_length: 16}\n";
+}
+// A T5 that learns them.
+std::string small_t5(const SmallRun& run, const std::string& more) {
+  return "run: {output_dir: " + run.path("run") +
+         "}\nmodel: {type: t5, hidden_size: 16, d_kv: 8, ffn_hidden_size: 32, num_layers: 1, "
+         "num_attention_heads: 2, " +
+         more + "}\n" + spans_of(run);
+}
+
 TEST(Command, AVocabularyWithoutRoomForSentinelsIsToldHowMany) {
   const SmallRun run;
   const std::string file = run.path("t5.yaml");
-  write_text(file,
-             "run: {output_dir: " + run.path("run") +
-                 "}\nmodel: {type: t5, hidden_size: 16, d_kv: 8, ffn_hidden_size: 32, num_layers: "
-                 "1, num_attention_heads: 2, vocab_size: 263}\n"
-                 "data: {task: span_corruption, train: " +
-                 run.path("text.txt") + ", seq_length: 16}\n");
+  write_text(file, small_t5(run, "vocab_size: 263"));
   EXPECT_THAT(run_command({"--config", file, "--dry-run"}).err,
               HasSubstr("model.extra_ids: with 100 sentinels there are 358 tokens, and "
                         "the model has 263; say 5"));
@@ -52,18 +58,15 @@ TEST(Command, AVocabularyWithoutRoomForSentinelsIsToldHowMany) {
 // Whatever a file says of a model, one is evaluated as it is in its checkpoint.
 TEST(Command, AnEvaluationByAnotherFileTakesTheModelOfTheCheckpoint) {
   const SmallRun run;
-  const std::string data = "data: {task: span_corruption, train: " + run.path("text.txt") +
-                           ", seq_length: 16}\nbatch: {global: 4}\n";
+  const std::string batch = "batch: {global: 4}\n";
   const std::string trained = run.path("trained.yaml");
-  write_text(trained,
-             "run: {output_dir: " + run.path("run") +
-                 "}\nmodel: {type: t5, hidden_size: 16, d_kv: 8, ffn_hidden_size: 32, num_layers: "
-                 "1, num_attention_heads: 2, extra_ids: 7}\noptimizer: {type: adamw, lr: 1.0e-3}\n"
-                 "schedule: {total_steps: 2}\neval: {batches: 2}\n" +
-                 data);
+  write_text(trained, small_t5(run, "extra_ids: 7") +
+                          "optimizer: {type: adamw, lr: 1.0e-3}\n"
+                          "schedule: {total_steps: 2}\neval: {batches: 2}\n" +
+                          batch);
   ASSERT_EQ(run_command({"--config", trained}).status, 0);
   const auto loss = [&](const std::string& model) {
-    write_text(run.path("other.yaml"), model + "eval: {batches: 2}\n" + data);
+    write_text(run.path("other.yaml"), model + "eval: {batches: 2}\n" + spans_of(run) + batch);
     const CommandResult result =
         run_command({"eval", "--checkpoint", run.path("run"), "--config", run.path("other.yaml")});
     EXPECT_EQ(result.status, 0) << model << result.err;
@@ -81,7 +84,7 @@ TEST(Command, AnEvaluationByAnotherFileTakesTheModelOfTheCheckpoint) {
             0);
   EXPECT_EQ(loss("model: {init: {from: " + run.path("small") + "}}\n"), loss(""));
 
-  write_text(run.path("other.yaml"), "model: {type: gpt}\n" + data);
+  write_text(run.path("other.yaml"), "model: {type: gpt}\n" + spans_of(run) + batch);
   EXPECT_THAT(
       run_command({"eval", "--checkpoint", run.path("run"), "--config", run.path("other.yaml")})
           .err,
