@@ -70,7 +70,7 @@ class PackedProduct {
       }
       const int64_t panel_count = (panels.end - panels.begin + panel_ - 1) / panel_;
       const int64_t row_count = rows.end - rows.begin;
-      const int64_t tile_count = std::max<int64_t>(1, (row_count + kMostRows - 1) / kMostRows);
+      const int64_t tile_count = (row_count + kMostRows - 1) / kMostRows;
       const int64_t tile_rows = up_to((row_count + tile_count - 1) / tile_count, kBlockRows);
       for (int64_t l = 0; l < p_.k; l += depth_) {
         const int64_t depth = std::min(depth_, p_.k - l);
@@ -120,6 +120,9 @@ class PackedProduct {
     Grid best{1, threads};
     int64_t least = std::numeric_limits<int64_t>::max();
     for (int rows = 1; rows <= threads; ++rows) {
+      if (threads % rows != 0) {
+        continue;
+      }
       const Grid grid{rows, threads / rows};
       const auto part = [](int64_t n, int64_t unit, int parts) {
         return up_to(up_to(n, unit) / unit, parts) / parts * unit;
@@ -131,7 +134,7 @@ class PackedProduct {
       const int64_t a_times = blocks + (p_.n % columns_ != 0 ? 1 : 0);
       const int64_t work = m * std::max(n, kLeastPanels * panel_) +
                            kPacking * ((packs_a_ ? a_times * m : 0) + (b_is_kept ? 0 : n));
-      if (grid.rows * grid.columns == threads && work < least) {
+      if (work < least) {
         best = grid;
         least = work;
       }
@@ -224,7 +227,7 @@ class PackedProduct {
   void multiply(const Tile& tile, const float* a, const float* block, const Range& panels,
                 int64_t first, const float* bias, float* c, float* own_rows, Ahead& a_ahead,
                 Ahead& b_ahead) const {
-    if (packs_a_ && panels.begin < panels.end) {
+    if (packs_a_) {
       pack_rows(tile, a, own_rows);
     }
     const bool begins = tile.l == 0;
