@@ -38,52 +38,26 @@ Tensor by_answer(const Tensor& flags_bt, const TokenView& view) {
   return scatter_add_along(zeros({Dtype::kI32, counts}), view.segments_bt, flags, 1);
 }
 
-// An answer's log-probability: the sum over its tokens, and how many they are (i32); [b].
-struct Likelihood {
-  Tensor log_prob, tokens;
-};
-Likelihood likelihood(const CausalModel& model, const Params& params, const Tensor& tokens_bt,
-                      const Tensor& targets_bt) {
-  const auto rows = model.token_losses(params, tokens_bt, targets_bt, {}, /*smooths=*/false);
-  return {-sum(rows.loss, {1}), by_answer(not_equal(targets_bt, kIgnoreTarget), {})};
-}
-
-// log p - log p of the reference, and how many tokens an answer has; [b].
-Likelihood ratio(const CausalModel& model, const Params& params, const std::string& reference,
-                 const Tensor& tokens_bt, const Tensor& targets_bt) {
-  const Likelihood now = likelihood(model, params, tokens_bt, targets_bt);
-  const Tensor then_b =
-      sum(reference_log_probs(model, params, reference, tokens_bt, targets_bt), {1});
-  return {now.log_prob - then_b, now.tokens};
-}
-
-// The rows of both, one after the other: [2 b, t].
+// The rows of both, one after the other, [2 b, t]; and what is found of such rows, [b] of each.
 Tensor in_turn(const Tensor& x_bt, const Tensor& y_bt) {
   const Tensor both[] = {x_bt, y_bt};
   return flatten(stack(both, 1), 0, 1);
 }
+std::array<Tensor, 2> of_each(const Tensor& found) {
+  const Tensor found_b2 = reshape(found, {found.dim(0) / 2, 2});
+  return {select(found_b2, 1, 0), select(found_b2, 1, 1)};
+}
 
-// ratio() of both answers of each pair, whose tokens and targets `batch` holds.
-std::array<Likelihood, 2> ratios_of_pairs(const CausalModel& model, const Params& params,
-                                          const std::string& reference,
-                                          std::span<const Tensor> batch,
-                                          const AnswerGroups& groups) {
+// log_ratios() of both answers of each pair, whose tokens and targets `batch` holds.
+std::array<Tensor, 2> ratios_of_pairs(const CausalModel& model, const Params& params,
+                                      const std::string& reference, std::span<const Tensor> batch,
+                                      const AnswerGroups& groups) {
   if (groups.size == 1) {
-    return {ratio(model, params, reference, batch[0], batch[1]),
-            ratio(model, params, reference, batch[2], batch[3])};
+    return {log_ratios(model, params, reference, batch[0], batch[1]),
+            log_ratios(model, params, reference, batch[2], batch[3])};
   }
-  const Tensor tokens_bt = in_turn(batch[0], batch[2]);
-  const Tensor targets_bt = in_turn(batch[1], batch[3]);
-  const Tensor ratio_bt =
-      answer_log_probs(model, params, tokens_bt, targets_bt, {}, groups) -
-      reference_log_probs(model, params, reference, tokens_bt, targets_bt, {}, groups);
-  const Tensor ratio_b2 = reshape(sum(ratio_bt, {1}), {batch[0].dim(0), 2});
-  const auto of = [&](int64_t answer) {
-    const Tensor& targets = batch[static_cast<size_t>(2 * answer + 1)];
-    return Likelihood{select(ratio_b2, 1, answer),
-                      by_answer(not_equal(targets, kIgnoreTarget), {})};
-  };
-  return {of(0), of(1)};
+  return of_each(log_ratios(model, params, reference, in_turn(batch[0], batch[2]),
+                            in_turn(batch[1], batch[3]), groups));
 }
 
 // Of both answers of each pair, [b].
@@ -96,10 +70,8 @@ std::array<Tensor, 2> scores_of_pairs(const CausalModel& model, const Params& pa
   }
   const Tensor targets_bt = in_turn(batch[1], batch[3]);
   const SharedPrompts rows(in_turn(batch[0], batch[2]), targets_bt, groups);
-  const Tensor scores_b2 = reshape(model.scores_of_features(params, rows.features(model, params),
-                                                            is_end(rows.of_answers(targets_bt))),
-                                   {batch[0].dim(0), 2});
-  return {select(scores_b2, 1, 0), select(scores_b2, 1, 1)};
+  return of_each(model.scores_of_features(params, rows.features(model, params),
+                                          is_end(rows.of_answers(targets_bt))));
 }
 
 // Of pairs that share prompts.
@@ -126,8 +98,10 @@ TaskSums sums_of_pairs(const Tensor& targets_bt, const Tensor& loss_b, const Ten
 }  // namespace
 
 Tensor log_ratios(const CausalModel& model, const Params& params, const std::string& reference,
-                  const Tensor& tokens_bt, const Tensor& targets_bt) {
-  return ratio(model, params, reference, tokens_bt, targets_bt).log_prob;
+                  const Tensor& tokens_bt, const Tensor& targets_bt, const AnswerGroups& groups) {
+  return sum(answer_log_probs(model, params, tokens_bt, targets_bt, {}, groups) -
+                 reference_log_probs(model, params, reference, tokens_bt, targets_bt, {}, groups),
+             {1});
 }
 
 TrainTask sft_task(const Network& network, std::shared_ptr<const CausalModel> model, RowKind kind,
@@ -174,12 +148,14 @@ TrainTask preference_task(const Network& network, std::shared_ptr<const CausalMo
   add_stream(task, groups, seq);
   task.sums = [model = std::move(model), objective, reference, groups](
                   const Params& params, std::span<const Tensor> batch) {
-    const std::array<Likelihood, 2> found =
-        ratios_of_pairs(*model, params, reference, batch, groups);
+    const std::array<Tensor, 2> found = ratios_of_pairs(*model, params, reference, batch, groups);
     const auto log_ratio = [&](size_t answer) {
-      const auto& [sum, tokens] = found[answer];
-      return objective.type == ObjectiveType::kIpo ? sum / cast(maximum(tokens, 1), sum.dtype())
-                                                   : sum;
+      const Tensor& ratio_b = found[answer];
+      if (objective.type != ObjectiveType::kIpo) {
+        return ratio_b;
+      }
+      const Tensor tokens_b = by_answer(not_equal(batch[2 * answer + 1], kIgnoreTarget), {});
+      return ratio_b / cast(maximum(tokens_b, 1), ratio_b.dtype());
     };
     const Tensor chosen_b = log_ratio(0);
     const Tensor rejected_b = log_ratio(1);
@@ -213,7 +189,7 @@ TrainTask judged_task(const Network& network, std::shared_ptr<const CausalModel>
   task.sums = [model = std::move(model), objective, reference](const Params& params,
                                                                std::span<const Tensor> batch) {
     const Tensor reward_b =
-        ratio(*model, params, reference, batch[0], batch[1]).log_prob * objective.beta;
+        log_ratios(*model, params, reference, batch[0], batch[1]) * objective.beta;
     const Tensor point_b = batch[3] * objective.beta;
     const Tensor is_wanted = batch[2] > 0;
     const Tensor is_unwanted = batch[2] < 0;

@@ -44,9 +44,11 @@ TrainTask scored_task(const Network& network, std::shared_ptr<const CausalModel>
                       const ObjectiveConfig& objective, int64_t seq,
                       const AnswerGroups& groups = {});
 
-// log p - log p of the reference, of the answers of [b, t] rows, sums over tokens: [b]. Through the reference no gradient passes.
+// log p - log p of the reference, of the answers of [b, t] rows, sums over tokens: [b]. Through the reference no gradient passes. `groups`: of
+// the rows.
 Tensor log_ratios(const CausalModel& model, const Params& params, const std::string& reference,
-                  const Tensor& tokens_bt, const Tensor& targets_bt);
+                  const Tensor& tokens_bt, const Tensor& targets_bt,
+                  const AnswerGroups& groups = {});
 
 // Keeps the weights that the run begins with, frozen, in `dtype`, under the folder `reference`.
 void add_reference(TrainTask& task, const std::string& reference, Dtype dtype);
