@@ -33,6 +33,20 @@ std::vector<Overrides> leaner_states(const TrainConfig& config) {
                                     : leaner_precisions(config.precision);
 }
 
+// What the run itself refuses is no choice.
+void erase_refused(const YamlNode& tree, std::vector<Overrides>& choices) {
+  std::erase_if(choices, [&](const Overrides& choice) {
+    YamlNode changed = tree;
+    apply_overrides(changed, choice);
+    try {
+      read_run(changed);
+    } catch (const ConfigError&) {
+      return true;
+    }
+    return false;
+  });
+}
+
 constexpr const char* kOptimizerOnHost = "memory.offload.optimizer=cpu";
 
 // No copy for checkpoints, smaller micro-batches, recomputation, both, leaner states, the optimizer's in the host's memory where
@@ -146,6 +160,7 @@ class Choices::Variants {
     YamlNode tree = tree_;
     apply_overrides(tree, joined(overrides, run_.with_layers(layers)));
     const std::unique_ptr<ModelRun> changed = read_run(tree);
+    changed->take_data_of(run_);
     if (const auto ids = network_->ids()) {
       changed->settle(*ids, tree);
     }
@@ -181,6 +196,7 @@ class Choices::Variants {
 Choices::Choices(const ModelRun& run, const YamlNode& tree, const Context& context,
                  const RunPlan& plan, int64_t limit)
     : run_(run),
+      tree_(tree),
       plan_(plan),
       limit_(limit),
       variants_(std::make_unique<Variants>(run, tree, context, limit, plan.evaluates,
@@ -191,6 +207,9 @@ Choices::~Choices() = default;
 void Choices::refuse() {
   std::vector<std::vector<Overrides>> candidates =
       candidate_changes(run_, plan_.micro * run_.train.parallel.copies, variants_->backend());
+  for (std::vector<Overrides>& kind : candidates) {
+    erase_refused(tree_, kind);
+  }
   if (plan_.least() > limit_) {  // unless states become leaner
     std::erase_if(candidates, [](const std::vector<Overrides>& kind) {
       return kind.empty() ||
@@ -242,6 +261,7 @@ void Choices::print(std::FILE* out) {
   }
   const std::vector<Overrides> leaner = leaner_states(run_.train);
   choices.insert(choices.end(), leaner.begin(), leaner.end());
+  erase_refused(tree_, choices);
   const bool exact = variants_->reckons_exactly();
   if (!exact) {
     choices.insert(choices.begin(), Overrides());  // nothing changed, reckoned in the same way

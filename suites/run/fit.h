@@ -31,6 +31,7 @@ class Choices {
  private:
   class Variants;
   const ModelRun& run_;
+  const YamlNode& tree_;
   const RunPlan& plan_;
   int64_t limit_;
   std::unique_ptr<Variants> variants_;

@@ -67,6 +67,8 @@ class ModelRun {
   // ConfigError.
   virtual void open_data(FileSystem& files, const YamlNode& tree,
                          const std::optional<std::string>& folder) = 0;
+  // Before settle(): takes from a run of the same kind, whose data are open, what plans need to know of them.
+  virtual void take_data_of(const ModelRun& /*opened*/) {}
   // How many tokens or labels the opened data have.
   virtual int64_t data_ids() const = 0;
   // Whether anything is held out for evaluation.

@@ -139,6 +139,62 @@ TEST(DryRun, ReckonsChoicesFromFewerLayers) {
   }
 }
 
+// Of a small Llama whose rows have room for `seq` bytes.
+std::string small_llama(int64_t seq, const std::string& data) {
+  return fmt::format(
+      "model: {{type: llama, hidden_size: 64, num_layers: 2, num_attention_heads: 2,\n"
+      "        ffn_hidden_size: 128, max_position_embeddings: {0}}}\n"
+      "data: {{train: {1}, tokenizer: {{type: byte}}, seq_length: {0}}}\n"
+      "batch: {{global: 16}}\nschedule: {{total_steps: 2}}\neval: {{interval: none}}\n",
+      seq, data);
+}
+
+TEST(DryRun, KnowsWhatPairsShareOfItsChoicesToo) {
+  const SmallRun run;
+  const std::string prompt(100, 'p');
+  std::string pairs;
+  for (int i = 0; i < 20; ++i) {
+    pairs += fmt::format("{{\"prompt\": \"{}\", \"chosen\": \"a{}\", \"rejected\": \"b\"}}\n",
+                         prompt, i);
+  }
+  write_text(run.path("pairs.jsonl"), pairs);
+  const std::string file = run.path("reward.yaml");
+  write_text(file, small_llama(110, run.path("pairs.jsonl")) + "objective: {type: reward}\n");
+  const auto planned = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"--config", file, "--dry-run"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const CommandResult result = run_command(arguments);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out;
+  };
+  const auto number_after = [](std::string text, const std::string& what) {
+    text = text.substr(text.find(what) + what.size());
+    text = text.substr(text.find_first_of("0123456789"));
+    std::string digits = text.substr(0, text.find(' '));
+    std::erase(digits, ',');
+    return std::stod(digits);
+  };
+  const std::string plan = planned({});
+  const std::string choice = "  memory.recompute=full";
+  EXPECT_NEAR(number_after(plan, choice),
+              number_after(plan, "\n  total") -
+                  number_after(planned({"memory.recompute=full"}), "\n  total"),
+              1 << 16);
+}
+
+TEST(DryRun, OffersNothingThatTheRunRefuses) {
+  const SmallRun run;
+  write_text(run.path("prompts.jsonl"), "{\"prompt\": \"1+1=\", \"answer\": \"2\"}\n");
+  const std::string file = run.path("grpo.yaml");
+  write_text(file, small_llama(16, run.path("prompts.jsonl")) +
+                       "objective: {type: grpo, grpo: {group: 4, answer_tokens: 4,\n"
+                       "            rewards: [{type: exact}], generation: {exact: true}}}\n");
+  const CommandResult result = run_command({"--config", file, "--dry-run"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("precision.moments=int8"), HasSubstr("fits"),
+                                Not(HasSubstr("precision.params=bf16"))));
+}
+
 TEST(DryRun, WhatDoesNotFitIsStatus3AfterThePlan) {
   const CommandResult large =
       run_command({"--config", shipped("gpt_10b.yaml"), "--dry-run", "memory.limit_gb=20"});

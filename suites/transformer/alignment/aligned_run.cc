@@ -153,11 +153,16 @@ void AlignedRun::open_data(FileSystem& files, const YamlNode& tree,
   answers_ = std::make_shared<const AnswerCorpus>(
       open_answers(files, data, *objective, tokenizer_in(files, folder), tree));
   use({.tokenizer = answers_->tokenizer, .identity = answers_->identity});
-  pairs_ = objective->prefers()
-               ? groups_of_pairs(*answers_, data.seq_length, /*last_alone=*/objective->scores())
-               : AnswerGroups();
+  pairs_ = objective->prefers() ? groups_of_pairs(*answers_, /*last_alone=*/objective->scores())
+                                : AnswerGroups();
   check_prompts(tree, [this](const std::string& prompt) { corpus().tokenizer->encode(prompt); });
   counts_ = std::make_shared<LineCounts>(answers_->counts);
+}
+
+void AlignedRun::take_data_of(const ModelRun& opened) {
+  if (const auto* const other = dynamic_cast<const AlignedRun*>(&opened)) {
+    pairs_ = other->pairs_;
+  }
 }
 
 void AlignedRun::settle(int64_t ids, const YamlNode& tree) {
@@ -221,7 +226,7 @@ AnswerGroups AlignedRun::groups() const {
     return {};
   }
   if (!objective->is_rewarded()) {
-    return pairs_;
+    return pairs_.pays(data.seq_length) ? pairs_ : AnswerGroups();
   }
   const GrpoConfig writing = objective->writing();
   return {.size = writing.group, .answer_tokens = writing.answer_tokens};

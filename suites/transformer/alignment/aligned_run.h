@@ -16,6 +16,7 @@ class AlignedRun : public CausalRun {
 
   void open_data(FileSystem& files, const YamlNode& tree,
                  const std::optional<std::string>& folder) override;
+  void take_data_of(const ModelRun& opened) override;
   TrainTask task() const override;
   TrainData samples(const Json& source = Json::object()) const override;
   void settle(int64_t ids, const YamlNode& tree) override;

@@ -40,16 +40,18 @@ void AnswerEncoder::add(const AnswerLine& line, std::vector<AnswerSample>& out) 
     if (sample.texts.empty()) {
       sample.texts.push_back(joined(prompt, {}, corpus_.end));
     }
-    if (objective_.prefers() && sample.texts[0].ids == sample.texts[1].ids) {
-      first_alike_ = corpus_.counts.alike == 0 ? line.where : first_alike_;
-      ++corpus_.counts.alike;
-    }
     if (objective_.judges() && sample.texts.size() == 2) {  // each by itself
       add({.texts = {sample.texts[0]}, .is_wanted = true}, out);
       add({.texts = {sample.texts[1]}, .is_wanted = false}, out);
       return;
     }
+    const size_t before = out.size();
     add(std::move(sample), out);
+    if (objective_.prefers() && out.size() > before &&
+        out.back().texts[0].ids == out.back().texts[1].ids) {
+      first_alike_ = corpus_.counts.alike == 0 ? line.where : first_alike_;
+      ++corpus_.counts.alike;
+    }
   } catch (const IoError&) {
     throw;
   } catch (const Error& error) {

@@ -53,7 +53,9 @@ void tell(const AnswerCounts& counts, const ObjectiveConfig& objective,
                          objective.writing().answer_tokens, objective.section())
            : "longer than data.seq_length, skipped");
   warn(counts.alike, "pair",
-       fmt::format("with the same answer twice, first {}; nothing is learnt of such", first_alike));
+       fmt::format("with the same answer twice, as far as there is room, first {}; nothing is "
+                   "learnt of such",
+                   first_alike));
 }
 
 // Says why none of `lines` is a sample.

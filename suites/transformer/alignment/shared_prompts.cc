@@ -27,13 +27,21 @@ Tensor part_in_rows(const Tensor& x, int64_t first, int64_t end, int64_t rows) {
 
 int64_t AnswerGroups::shared_in(int64_t rows) const { return std::gcd(rows, size); }
 
+bool AnswerGroups::pays(int64_t seq) const {
+  constexpr double kWorthwhile = 0.9;
+  const auto rows = static_cast<double>(size);
+  const auto tokens =
+      static_cast<double>(seq - answer_tokens) + rows * static_cast<double>(answer_tokens);
+  return answer_tokens < seq && tokens <= kWorthwhile * rows * static_cast<double>(seq);
+}
+
 Shape AnswerGroups::stream(int64_t rows, int64_t seq) const {
   const int64_t shared = shared_in(rows);
   return shared == 1 ? Shape{rows, seq}
                      : Shape{1, rows / shared * (seq - answer_tokens) + rows * answer_tokens};
 }
 
-AnswerGroups groups_of_pairs(const AnswerCorpus& corpus, int64_t seq, bool last_alone) {
+AnswerGroups groups_of_pairs(const AnswerCorpus& corpus, bool last_alone) {
   AnswerGroups groups{.size = 2};
   const auto add = [&](const std::vector<AnswerSample>& samples) {
     for (const AnswerSample& sample : samples) {
@@ -53,11 +61,7 @@ AnswerGroups groups_of_pairs(const AnswerCorpus& corpus, int64_t seq, bool last_
     add(set.samples);
   }
   groups.before_target = last_alone ? groups.answer_tokens - 1 : 0;
-  constexpr double kWorthwhile =
-      0.9;  // of the tokens: prompts and answers are told apart, and keys of both joined
-  const auto tokens = static_cast<double>(seq + groups.answer_tokens);
-  const bool pays = tokens <= kWorthwhile * 2 * static_cast<double>(seq);
-  return groups.size == 2 && pays ? groups : AnswerGroups();
+  return groups.size == 2 ? groups : AnswerGroups();
 }
 
 SharedPrompts::SharedPrompts(const Tensor& tokens_bt, const Tensor& targets_bt,

@@ -16,13 +16,15 @@ struct AnswerGroups {
 
   // How many of `rows` rows that follow each other share a prompt.
   int64_t shared_in(int64_t rows) const;
+  // Whether prompts and answers, which are told apart, and whose keys are joined, are few enough tokens beside whole rows of `seq`.
+  bool pays(int64_t seq) const;
   // The first dims of what passes through all layers, of rows of `seq` tokens.
   Shape stream(int64_t rows, int64_t seq) const;
 };
 
 // Of pairs as rows that follow each other, in which every token of an answer is a target, or the last one alone. A size of 1 where
-// the prompts of a pair differ, as a chat template may write them, or where answers are too long for that to be worth it.
-AnswerGroups groups_of_pairs(const AnswerCorpus& corpus, int64_t seq, bool last_alone);
+// the prompts of a pair differ, as a chat template may write them.
+AnswerGroups groups_of_pairs(const AnswerCorpus& corpus, bool last_alone);
 
 class SharedPrompts {
  public:

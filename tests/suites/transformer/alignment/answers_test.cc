@@ -189,6 +189,10 @@ TEST_F(AnswersTest, PairsOfTheSameAnswerAreCounted) {
       "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"b\"}\n");
   EXPECT_EQ(corpus.train.size(), 2U);
   EXPECT_EQ(corpus.counts.alike, 1);
+  // As far as they are not cut.
+  data_.seq_length = 3;
+  EXPECT_EQ(
+      open("{\"prompt\": \"a\", \"chosen\": \"bbba\", \"rejected\": \"bbbb\"}\n").counts.alike, 1);
 }
 
 TEST_F(AnswersTest, KeysThatNobodyReadsAreToldOnceAFile) {

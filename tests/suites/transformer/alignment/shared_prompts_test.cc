@@ -180,18 +180,19 @@ TEST(AnswerGroups, AreOfPairsThatBeginAlike) {
   };
   AnswerCorpus corpus;
   corpus.train = {{{text(9, 3, 1), text(9, 4, 1)}}, {{text(2, 1, 5), text(2, 2, 5)}}};
-  EXPECT_EQ(groups_of_pairs(corpus, 20, false).size, 2);
-  EXPECT_EQ(groups_of_pairs(corpus, 20, false).answer_tokens, 4);
-  EXPECT_EQ(groups_of_pairs(corpus, 20, false).before_target, 0);
-  EXPECT_EQ(groups_of_pairs(corpus, 20, true).before_target, 3);
+  EXPECT_EQ(groups_of_pairs(corpus, false).size, 2);
+  EXPECT_EQ(groups_of_pairs(corpus, false).answer_tokens, 4);
+  EXPECT_EQ(groups_of_pairs(corpus, false).before_target, 0);
+  EXPECT_EQ(groups_of_pairs(corpus, true).before_target, 3);
   corpus.valid = {{"", {{{text(3, 16, 1), text(3, 2, 1)}}}}};
-  EXPECT_EQ(groups_of_pairs(corpus, 20, false).answer_tokens, 16);
-  EXPECT_EQ(groups_of_pairs(corpus, 18, false).size, 1);  // 34 tokens for 36
+  EXPECT_EQ(groups_of_pairs(corpus, false).answer_tokens, 16);
+  EXPECT_TRUE(groups_of_pairs(corpus, false).pays(20));
+  EXPECT_FALSE(groups_of_pairs(corpus, false).pays(18));  // 34 tokens for 36
   corpus.valid[0].samples[0].texts[0].answer = 2;
-  EXPECT_EQ(groups_of_pairs(corpus, 20, false).size, 1);
+  EXPECT_EQ(groups_of_pairs(corpus, false).size, 1);
   corpus.valid.clear();
   corpus.train[1].texts[1].ids[1] = 6;
-  EXPECT_EQ(groups_of_pairs(corpus, 20, false).size, 1);
+  EXPECT_EQ(groups_of_pairs(corpus, false).size, 1);
 }
 
 }  // namespace
