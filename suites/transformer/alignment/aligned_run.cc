@@ -153,6 +153,7 @@ void AlignedRun::open_data(FileSystem& files, const YamlNode& tree,
   answers_ = std::make_shared<const AnswerCorpus>(
       open_answers(files, data, *objective, tokenizer_in(files, folder), tree));
   use({.tokenizer = answers_->tokenizer, .identity = answers_->identity});
+  longest_ = longest_of(*answers_);
   pairs_ = objective->prefers() ? groups_of_pairs(*answers_, /*last_alone=*/objective->scores())
                                 : AnswerGroups();
   check_prompts(tree, [this](const std::string& prompt) { corpus().tokenizer->encode(prompt); });
@@ -161,6 +162,7 @@ void AlignedRun::open_data(FileSystem& files, const YamlNode& tree,
 
 void AlignedRun::take_data_of(const ModelRun& opened) {
   if (const auto* const other = dynamic_cast<const AlignedRun*>(&opened)) {
+    longest_ = other->longest_;
     pairs_ = other->pairs_;
   }
 }
@@ -179,6 +181,10 @@ void AlignedRun::settle(int64_t ids, const YamlNode& tree) {
                 fmt::format("{} is more than the {} tokens that there are",
                             objective->writing().generation.support(), vocab));
   }
+}
+
+std::vector<Overrides> AlignedRun::smaller_samples() const {
+  return objective ? samples_below(row_tokens()) : CausalRun::smaller_samples();
 }
 
 // How many answers a prompt gets changes no step where they share nothing.
@@ -214,6 +220,22 @@ RowKind AlignedRun::row_kind() const {
                                                      : RowKind::kSingle;
 }
 
+int64_t AlignedRun::row_tokens() const {
+  if (!longest_ || row_kind() == RowKind::kPacked ||
+      causal_model()->turns_by_length(data.seq_length)) {
+    return data.seq_length;
+  }
+  int64_t ids = longest_->text;
+  if (objective->is_rewarded()) {
+    ids = std::max(ids, longest_->prompt + objective->writing().answer_tokens);
+  } else if (objective->judges()) {  // each prompt meets other answers
+    ids = longest_->prompt + longest_->answer;
+  }
+  const int64_t tokens = row_kind() == RowKind::kEnds ? ids : ids - 1;
+  const int64_t unit = 16 * train.parallel.context;  // products like such sizes
+  return std::min(data.seq_length, (tokens + unit - 1) / unit * unit);
+}
+
 bool AlignedRun::writes_exactly() const {
   return objective->writing().generation.exact.value_or(
       why_inexact(train).empty() && !causal_model()->turns_by_length(data.seq_length));
@@ -226,7 +248,7 @@ AnswerGroups AlignedRun::groups() const {
     return {};
   }
   if (!objective->is_rewarded()) {
-    return pairs_.pays(data.seq_length) ? pairs_ : AnswerGroups();
+    return pairs_.pays(row_tokens()) ? pairs_ : AnswerGroups();
   }
   const GrpoConfig writing = objective->writing();
   return {.size = writing.group, .answer_tokens = writing.answer_tokens};
@@ -239,22 +261,12 @@ int64_t AlignedRun::bytes_of_writing() const {
     context.batch_invariant = writes_exactly();
     const ContextScope scope(context);
     // Where the data are not there, of the longest prompts that there may be.
-    int64_t prompt = answers_ != nullptr ? 1 : data.seq_length + 1 - writing.answer_tokens;
-    const auto add = [&](const std::vector<AnswerSample>& samples) {
-      for (const AnswerSample& sample : samples) {
-        prompt = std::max(prompt, sample.texts[0].answer);
-      }
-    };
-    if (answers_ != nullptr) {
-      add(answers_->train);
-      for (const AnswerSet& set : answers_->valid) {
-        add(set.samples);
-      }
-    }
+    const int64_t prompt =
+        longest_ ? longest_->prompt : data.seq_length + 1 - writing.answer_tokens;
     const int64_t rows = train.batch.global;
     const Dtype dtype = train.precision.param_dtype();
     const Decoder decoder(causal_model(), train.run.execution);
-    const AnswerLogProbs log_probs(causal_model(), "", rows, data.seq_length, writing.generation,
+    const AnswerLogProbs log_probs(causal_model(), "", rows, row_tokens(), writing.generation,
                                    train.run.execution, groups());
     bytes_of_writing_ = decoder.bytes(std::min(rows, writing.generation.rows.value_or(rows)),
                                       prompt, prompt + writing.answer_tokens - 1, dtype) +
@@ -300,11 +312,11 @@ TrainTask AlignedRun::task() const {
   const std::string reference = lora ? "" : kReference;
   if (objective->is_rewarded()) {
     const Dtype dtype = train.precision.param_dtype();
-    TrainTask task = objective->has_values()
-                         ? ppo_task(*network(), causal_model(), objective->ppo, data.seq_length,
-                                    reference, dtype)
-                         : grpo_task(*network(), causal_model(), objective->grpo, data.seq_length,
-                                     reference, dtype, groups());
+    TrainTask task =
+        objective->has_values()
+            ? ppo_task(*network(), causal_model(), objective->ppo, row_tokens(), reference, dtype)
+            : grpo_task(*network(), causal_model(), objective->grpo, row_tokens(), reference, dtype,
+                        groups());
     if (!task.frozen.empty()) {
       task.frozen_weights = this->reference();
     }
@@ -318,17 +330,16 @@ TrainTask AlignedRun::task() const {
     return task;
   }
   if (objective->scores()) {
-    return scored_task(*network(), causal_model(), *objective, data.seq_length, groups());
+    return scored_task(*network(), causal_model(), *objective, row_tokens(), groups());
   }
   if (!objective->compares()) {
-    return sft_task(*network(), causal_model(), row_kind(), data.seq_length);
+    return sft_task(*network(), causal_model(), row_kind(), row_tokens());
   }
   const Dtype dtype = train.precision.param_dtype();
-  TrainTask task =
-      objective->judges()
-          ? judged_task(*network(), causal_model(), *objective, data.seq_length, reference, dtype)
-          : preference_task(*network(), causal_model(), *objective, data.seq_length, reference,
-                            dtype, groups());
+  TrainTask task = objective->judges() ? judged_task(*network(), causal_model(), *objective,
+                                                     row_tokens(), reference, dtype)
+                                       : preference_task(*network(), causal_model(), *objective,
+                                                         row_tokens(), reference, dtype, groups());
   if (!lora) {
     task.frozen_weights = this->reference();
   }
@@ -341,7 +352,7 @@ TrainData AlignedRun::samples(const Json& source) const {
   }
   TrainData out = text_data(source);
   const auto rows_of = [this](const std::vector<AnswerSample>& samples) {
-    return std::make_shared<const AnswerRows>(samples, row_kind(), data.seq_length);
+    return std::make_shared<const AnswerRows>(samples, row_kind(), row_tokens());
   };
   if (objective->is_rewarded()) {
     written_ = std::make_shared<GroupAnswers>(
@@ -351,7 +362,7 @@ TrainData AlignedRun::samples(const Json& source) const {
             .ppo = objective->has_values() ? std::optional(objective->ppo) : std::nullopt,
             .end = objective->end,
             .rows = train.batch.global,
-            .seq = data.seq_length,
+            .seq = row_tokens(),
             .seed = static_cast<uint64_t>(train.run.seed),
             .shuffle = data.shuffle,
             .lora = lora,

@@ -23,6 +23,7 @@ class AlignedRun : public CausalRun {
   std::optional<int32_t> taught_end() const override;
   std::vector<Callback*> callbacks() const override;
   Overrides profile_changes() const override;
+  std::vector<Overrides> smaller_samples() const override;
 
  protected:
   void declare_data(ConfigFields& fields) override;
@@ -31,6 +32,8 @@ class AlignedRun : public CausalRun {
 
  private:
   RowKind row_kind() const;
+  // Of a batch: data.seq_length, or what the longest sample needs where each has a row of its own.
+  int64_t row_tokens() const;
   // Whether answers are written as objective.*.generation.exact says.
   bool writes_exactly() const;
   AnswerGroups groups() const;
@@ -43,7 +46,8 @@ class AlignedRun : public CausalRun {
   std::optional<std::string> from_;  // model.init.from
   std::string type_key_;             // where objective.type stands
   std::shared_ptr<const AnswerCorpus> answers_;
-  AnswerGroups pairs_;  // how preferences share prompts
+  std::optional<AnswerLengths> longest_;  // of opened data
+  AnswerGroups pairs_;                    // how preferences share prompts
   std::shared_ptr<Callback> counts_;
   mutable std::shared_ptr<GroupAnswers> written_;  // of samples(), where answers are rewarded
   mutable std::shared_ptr<ReferencePoint> point_;  // and where they are judged one by one

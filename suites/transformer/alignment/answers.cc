@@ -86,6 +86,24 @@ std::span<const int32_t> AnswerText::prompt(std::span<const int32_t> before) con
   return begins ? given.subspan(before.size()) : given;
 }
 
+AnswerLengths longest_of(const AnswerCorpus& corpus) {
+  AnswerLengths out;
+  const auto add = [&](const std::vector<AnswerSample>& samples) {
+    for (const AnswerSample& sample : samples) {
+      for (const AnswerText& text : sample.texts) {
+        out.prompt = std::max(out.prompt, text.answer);
+        out.answer = std::max(out.answer, std::ssize(text.ids) - text.answer);
+        out.text = std::max<int64_t>(out.text, std::ssize(text.ids));
+      }
+    }
+  };
+  add(corpus.train);
+  for (const AnswerSet& set : corpus.valid) {
+    add(set.samples);
+  }
+  return out;
+}
+
 int32_t end_token(const Tokenizer& tokenizer, const AutoOr<std::string>& end,
                   const YamlNode& tree) {
   if (end.is_word() && tokenizer.end_of_text()) {

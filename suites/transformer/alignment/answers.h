@@ -70,6 +70,14 @@ AnswerCorpus open_answers(FileSystem& files, const DataConfig& data,
                           std::shared_ptr<const Tokenizer> tokenizer = nullptr,
                           const YamlNode& tree = YamlNode());
 
+// The most ids that a prompt, an answer, and both together have.
+struct AnswerLengths {
+  int64_t prompt = 0;
+  int64_t answer = 0;
+  int64_t text = 0;
+};
+AnswerLengths longest_of(const AnswerCorpus& corpus);
+
 // The token of objective.end. Throws ConfigError, with the line in `tree`, where it is not one token.
 int32_t end_token(const Tokenizer& tokenizer, const AutoOr<std::string>& end,
                   const YamlNode& tree = YamlNode());

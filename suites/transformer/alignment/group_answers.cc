@@ -229,7 +229,9 @@ void GroupAnswers::note_mismatch(Trainer& trainer, std::span<const float> log_pr
 
 void GroupAnswers::write(Trainer& trainer) {
   const GrpoConfig& grpo = options_.grpo;
-  const bool goes_on = trainer.step() % grpo.passes != 0 && !rows_->tokens.empty();
+  // Rows of checkpoints of before have data.seq_length tokens.
+  const bool goes_on = trainer.step() % grpo.passes != 0 &&
+                       std::ssize(rows_->tokens) == options_.rows * options_.seq;
   if (goes_on) {
     rows_->first = trainer.progress().samples;
     rows_->is_new = false;

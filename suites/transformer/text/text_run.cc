@@ -96,9 +96,9 @@ void TextRun::find_oddities_of(int64_t ids, const YamlNode& tree, Findings& find
   }
 }
 
-std::vector<Overrides> TextRun::smaller_samples() const {
+std::vector<Overrides> TextRun::samples_below(int64_t tokens) {
   std::vector<Overrides> out;
-  for (int64_t seq = data.seq_length / 2; seq >= 128; seq /= 2) {
+  for (int64_t seq = tokens / 2; seq >= 128; seq /= 2) {
     out.push_back({fmt::format("data.seq_length={}", seq)});
   }
   return out;

@@ -23,7 +23,7 @@ class TextRun : public ModelRun {
   int64_t data_ids() const override { return corpus().tokenizer->vocab_size(); }
   bool holds_out() const override { return data.valid.has_value() || data.split < 1; }
   void find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findings) const override;
-  std::vector<Overrides> smaller_samples() const override;
+  std::vector<Overrides> smaller_samples() const override { return samples_below(data.seq_length); }
 
   // After open_data().
   const Corpus& corpus() const { return *corpus_; }
@@ -48,6 +48,9 @@ class TextRun : public ModelRun {
   // What does not depend on how samples are made of the corpus: identity, files of a checkpoint, samples of what the model
   // writes.
   TrainData text_data(const Json& source) const;
+
+  // Halves of samples of so many tokens.
+  static std::vector<Overrides> samples_below(int64_t tokens);
 
   // Bytes, and words for them, of a step of sequences of i32, `tensors` of data.seq_length each.
   LeastSize least_size_with(double parameters, int tensors) const;

@@ -46,6 +46,12 @@ class AnswerRuns : public testing::Test {
             "}\nlog: {interval: 1}\neval: {interval: 6}\ncheckpoint: {interval: 6}\n",
         "run.yaml");
   }
+  // For texts of up to 128 tokens, in the folder "roomy".
+  void write_roomy_model() {
+    real_files().create_directories(folder_ / "roomy");
+    gpt::write_model(folder_ / "roomy",
+                     gpt::tiny_config({{"vocab_size", 257}, {"n_positions", 128}}));
+  }
   std::vector<Json> train(const YamlNode& config) {
     std::FILE* const out = std::tmpfile();
     EXPECT_EQ(run({real_files(), config, stop_, out}), Outcome::kFinished);

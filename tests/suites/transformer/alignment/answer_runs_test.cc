@@ -217,6 +217,42 @@ TEST_F(AnswerRuns, GoOnBitForBit) {
   }
 }
 
+// A row is as long as the longest sample needs it, whatever data.seq_length allows.
+TEST_F(AnswerRuns, EmptyPlacesAreNotComputed) {
+  write_roomy_model();
+  const std::string writing = "answer_tokens: 4, rewards: [{type: length, at_most: 2}]}";
+  struct Kind {
+    std::string objective, model, data;
+  };
+  const std::vector<Kind> kinds = {{"type: sft", "", "answers"},
+                                   {"type: dpo", "", "pairs"},
+                                   {"type: kto", "", "pairs"},
+                                   {"type: reward", ", head: score", "pairs"},
+                                   {"type: grpo, grpo: {group: 3, " + writing, "", "answers"},
+                                   {"type: ppo, ppo: {" + writing, ", head: both", "answers"}};
+  for (const Kind& kind : kinds) {
+    std::vector<std::vector<double>> losses;
+    for (const int64_t seq : {16, 128}) {
+      YamlNode config =
+          tree(fmt::format("{}{}", &kind - kinds.data(), seq), kind.objective, kind.model, 6);
+      config.find("data")->find("train")->text = folder_ / (kind.data + ".jsonl");
+      config.find("model")->find("init")->find("from")->text = folder_ / "roomy";
+      set_config(config, "data.packing", YamlNode::boolean(false));
+      set_config(config, "data.seq_length", YamlNode::integer(seq));
+      const std::vector<Json> rows = train(config);
+      losses.push_back(of(rows, "loss"));
+      losses.push_back(of(rows, "eval_loss"));
+      const std::unique_ptr<ModelRun> opened = read_run(config);
+      opened->open_data(real_files(), config, {});
+      opened->settle(opened->data_ids(), config);
+      EXPECT_EQ(opened->task().batch_types(2)[0].shape, Shape({2, 16})) << kind.objective;
+    }
+    EXPECT_EQ(losses[0].size(), 6U);
+    EXPECT_EQ(losses[0], losses[2]) << kind.objective;
+    EXPECT_EQ(losses[1], losses[3]) << kind.objective;
+  }
+}
+
 TEST_F(AnswerRuns, TheReferenceStaysWhereTheRunBegan) {
   const YamlNode config = tree("dpo", "type: dpo, beta: 0.5", "");
   const double loss = of(train(config), "eval_loss").back();
