@@ -1,5 +1,6 @@
 #include "core/data/pairs.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/error.h"
@@ -88,6 +89,8 @@ std::shared_ptr<const Pairs> encode(const Texts& texts, const Seq2SeqVocabulary&
 }  // namespace
 
 void Pairs::add(std::span<const int32_t> source, std::span<const int32_t> target) {
+  longest_source_ = std::max<int64_t>(longest_source_, std::ssize(source));
+  longest_target_ = std::max<int64_t>(longest_target_, std::ssize(target));
   for (const auto& text : {source, target}) {
     ids_.insert(ids_.end(), text.begin(), text.end());
     ends_.push_back(ids_.size());

@@ -20,6 +20,9 @@ class Pairs {
   int64_t size() const { return static_cast<int64_t>(ends_.size()) / 2; }
   std::span<const int32_t> source(int64_t pair) const { return text(2 * pair); }
   std::span<const int32_t> target(int64_t pair) const { return text(2 * pair + 1); }
+  // Ids of the longest source, and of the longest target.
+  int64_t longest_source() const { return longest_source_; }
+  int64_t longest_target() const { return longest_target_; }
 
   void add(std::span<const int32_t> source, std::span<const int32_t> target);
 
@@ -28,6 +31,7 @@ class Pairs {
 
   std::vector<int32_t> ids_;
   std::vector<size_t> ends_;  // in ids_, of source and target in turn
+  int64_t longest_source_ = 0, longest_target_ = 0;
 };
 
 struct WeightedPairs {

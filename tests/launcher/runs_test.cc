@@ -55,6 +55,34 @@ TEST(Command, AVocabularyWithoutRoomForSentinelsIsToldHowMany) {
   EXPECT_EQ(run_command({"--config", file, "--dry-run", "model.extra_ids=5"}).status, 0);
 }
 
+TEST(Command, RoomThatNoPairTakesCostsNothing) {
+  const SmallRun run;
+  std::string pairs;
+  for (int i = 0; i < 12; ++i) {
+    pairs += fmt::format("{{\"input\": \"sort {}21\", \"target\": \"12{}\"}}\n", i, i);
+  }
+  write_text(run.path("pairs.jsonl"), pairs);
+  const std::string file = run.path("t5.yaml");
+  const auto found = [&](int64_t room) {
+    write_text(file, fmt::format("model: {{type: t5, hidden_size: 16, d_kv: 8, ffn_hidden_size: "
+                                 "32, num_layers: 1, num_attention_heads: 2, extra_ids: 0}}\n"
+                                 "data: {{task: pairs, train: {}, tokenizer: byte, packing: false, "
+                                 "seq_length: {}}}\nschedule: {{total_steps: 3}}\nbatch: "
+                                 "{{global: 4}}\nlog: {{interval: 1}}\nrun: {{output_dir: {}}}\n",
+                                 run.path("pairs.jsonl"), room, run.path(fmt::format("{}", room))));
+    const CommandResult plan = run_command({"--config", file, "--dry-run"});
+    EXPECT_EQ(run_command({"--config", file}).status, 0);
+    std::vector<double> out{std::stod(plan.out.substr(plan.out.find("\n  total") + 8))};
+    for (const Json& row :
+         read_metrics(real_files(), run.path(fmt::format("{}/metrics.jsonl", room)))) {
+      out.push_back(row.value("loss", 0.0));
+    }
+    EXPECT_GE(out.size(), 4U);
+    return out;
+  };
+  EXPECT_EQ(found(16), found(256));
+}
+
 // Whatever a file says of a model, one is evaluated as it is in its checkpoint.
 TEST(Command, AnEvaluationByAnotherFileTakesTheModelOfTheCheckpoint) {
   const SmallRun run;

@@ -184,7 +184,7 @@ void AlignedRun::settle(int64_t ids, const YamlNode& tree) {
 }
 
 std::vector<Overrides> AlignedRun::smaller_samples() const {
-  return objective ? samples_below(row_tokens()) : CausalRun::smaller_samples();
+  return objective ? samples_below(row_length()) : CausalRun::smaller_samples();
 }
 
 // How many answers a prompt gets changes no step where they share nothing.
@@ -220,7 +220,7 @@ RowKind AlignedRun::row_kind() const {
                                                      : RowKind::kSingle;
 }
 
-int64_t AlignedRun::row_tokens() const {
+int64_t AlignedRun::row_length() const {
   if (!longest_ || row_kind() == RowKind::kPacked ||
       causal_model()->turns_by_length(data.seq_length)) {
     return data.seq_length;
@@ -231,9 +231,7 @@ int64_t AlignedRun::row_tokens() const {
   } else if (objective->judges()) {  // each prompt meets other answers
     ids = longest_->prompt + longest_->answer;
   }
-  const int64_t tokens = row_kind() == RowKind::kEnds ? ids : ids - 1;
-  const int64_t unit = 16 * train.parallel.context;  // products like such sizes
-  return std::min(data.seq_length, (tokens + unit - 1) / unit * unit);
+  return length_for(row_kind() == RowKind::kEnds ? ids : ids - 1, data.seq_length);
 }
 
 bool AlignedRun::writes_exactly() const {
@@ -248,7 +246,7 @@ AnswerGroups AlignedRun::groups() const {
     return {};
   }
   if (!objective->is_rewarded()) {
-    return pairs_.pays(row_tokens()) ? pairs_ : AnswerGroups();
+    return pairs_.pays(row_length()) ? pairs_ : AnswerGroups();
   }
   const GrpoConfig writing = objective->writing();
   return {.size = writing.group, .answer_tokens = writing.answer_tokens};
@@ -266,7 +264,7 @@ int64_t AlignedRun::bytes_of_writing() const {
     const int64_t rows = train.batch.global;
     const Dtype dtype = train.precision.param_dtype();
     const Decoder decoder(causal_model(), train.run.execution);
-    const AnswerLogProbs log_probs(causal_model(), "", rows, row_tokens(), writing.generation,
+    const AnswerLogProbs log_probs(causal_model(), "", rows, row_length(), writing.generation,
                                    train.run.execution, groups());
     bytes_of_writing_ = decoder.bytes(std::min(rows, writing.generation.rows.value_or(rows)),
                                       prompt, prompt + writing.answer_tokens - 1, dtype) +
@@ -314,8 +312,8 @@ TrainTask AlignedRun::task() const {
     const Dtype dtype = train.precision.param_dtype();
     TrainTask task =
         objective->has_values()
-            ? ppo_task(*network(), causal_model(), objective->ppo, row_tokens(), reference, dtype)
-            : grpo_task(*network(), causal_model(), objective->grpo, row_tokens(), reference, dtype,
+            ? ppo_task(*network(), causal_model(), objective->ppo, row_length(), reference, dtype)
+            : grpo_task(*network(), causal_model(), objective->grpo, row_length(), reference, dtype,
                         groups());
     if (!task.frozen.empty()) {
       task.frozen_weights = this->reference();
@@ -330,16 +328,16 @@ TrainTask AlignedRun::task() const {
     return task;
   }
   if (objective->scores()) {
-    return scored_task(*network(), causal_model(), *objective, row_tokens(), groups());
+    return scored_task(*network(), causal_model(), *objective, row_length(), groups());
   }
   if (!objective->compares()) {
-    return sft_task(*network(), causal_model(), row_kind(), row_tokens());
+    return sft_task(*network(), causal_model(), row_kind(), row_length());
   }
   const Dtype dtype = train.precision.param_dtype();
   TrainTask task = objective->judges() ? judged_task(*network(), causal_model(), *objective,
-                                                     row_tokens(), reference, dtype)
+                                                     row_length(), reference, dtype)
                                        : preference_task(*network(), causal_model(), *objective,
-                                                         row_tokens(), reference, dtype, groups());
+                                                         row_length(), reference, dtype, groups());
   if (!lora) {
     task.frozen_weights = this->reference();
   }
@@ -352,7 +350,7 @@ TrainData AlignedRun::samples(const Json& source) const {
   }
   TrainData out = text_data(source);
   const auto rows_of = [this](const std::vector<AnswerSample>& samples) {
-    return std::make_shared<const AnswerRows>(samples, row_kind(), row_tokens());
+    return std::make_shared<const AnswerRows>(samples, row_kind(), row_length());
   };
   if (objective->is_rewarded()) {
     written_ = std::make_shared<GroupAnswers>(
@@ -362,7 +360,7 @@ TrainData AlignedRun::samples(const Json& source) const {
             .ppo = objective->has_values() ? std::optional(objective->ppo) : std::nullopt,
             .end = objective->end,
             .rows = train.batch.global,
-            .seq = row_tokens(),
+            .seq = row_length(),
             .seed = static_cast<uint64_t>(train.run.seed),
             .shuffle = data.shuffle,
             .lora = lora,

@@ -33,7 +33,7 @@ class AlignedRun : public CausalRun {
  private:
   RowKind row_kind() const;
   // Of a batch: data.seq_length, or what the longest sample needs where each has a row of its own.
-  int64_t row_tokens() const;
+  int64_t row_length() const;
   // Whether answers are written as objective.*.generation.exact says.
   bool writes_exactly() const;
   AnswerGroups groups() const;

@@ -93,6 +93,12 @@ void T5Run::open_data(FileSystem& files, const YamlNode& tree,
   check_prompts(tree, [this](const std::string& prompt) { vocabulary_->encode(prompt); });
 }
 
+void T5Run::take_data_of(const ModelRun& opened) {
+  if (const auto* const other = dynamic_cast<const T5Run*>(&opened)) {
+    pairs_ = other->pairs_;
+  }
+}
+
 void T5Run::find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findings) const {
   TextRun::find_oddities_of(ids, tree, findings);
   if (train.precision.params == FloatType::kFp16) {
@@ -104,8 +110,25 @@ void T5Run::find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findin
 
 BatchShape T5Run::batch_shape() const {
   if (is_pairs()) {
-    return {data.packing ? Rows::kPacked : Rows::kPadded, data.seq_length,
-            sampling.target_length.value_or(data.seq_length)};
+    const int64_t target = sampling.target_length.value_or(data.seq_length);
+    if (data.packing || pairs_ == nullptr) {
+      return {data.packing ? Rows::kPacked : Rows::kPadded, data.seq_length, target};
+    }
+    int64_t longest_source = 0;
+    int64_t longest_target = 0;
+    const auto add = [&](const Pairs& pairs) {
+      longest_source = std::max(longest_source, pairs.longest_source());
+      longest_target = std::max(longest_target, pairs.longest_target());
+    };
+    for (const WeightedPairs& pairs : pairs_->train) {
+      add(*pairs.pairs);
+    }
+    for (const PairCorpus::HeldOut& set : pairs_->valid) {
+      add(*set.pairs);
+    }
+    // Each text has an end.
+    return {Rows::kPadded, length_for(longest_source + 1, data.seq_length),
+            length_for(longest_target + 1, target)};
   }
   const SpanCorruption::Sizes longest = corruption().longest();
   return {data.packing ? Rows::kFull : Rows::kPadded, longest.source(), longest.target()};
@@ -210,6 +233,10 @@ LeastSize T5Run::least_size() const {
       static_cast<double>(model.num_layers) * (attention + inner) +
       static_cast<double>(model.decoder_layers()) * (2 * attention + inner);
   return least_size_with(parameters, 3);
+}
+
+std::vector<Overrides> T5Run::smaller_samples() const {
+  return is_pairs() ? samples_below(batch_shape().source_length) : TextRun::smaller_samples();
 }
 
 Overrides T5Run::with_layers(int64_t layers) const {

@@ -17,11 +17,13 @@ class T5Run final : public RunOf<T5Config, T5Network, TextRun> {
   std::optional<int64_t> known_ids(FileSystem& files, const YamlNode& tree) const override;
   void open_data(FileSystem& files, const YamlNode& tree,
                  const std::optional<std::string>& folder) override;
+  void take_data_of(const ModelRun& opened) override;
   int64_t data_ids() const override { return vocabulary_->size(); }
   void find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findings) const override;
   TrainTask task() const override;
   TrainData samples(const Json& source = Json::object()) const override;
   LeastSize least_size() const override;
+  std::vector<Overrides> smaller_samples() const override;
   Overrides with_layers(int64_t layers) const override;
 
  private:

@@ -96,6 +96,11 @@ void TextRun::find_oddities_of(int64_t ids, const YamlNode& tree, Findings& find
   }
 }
 
+int64_t TextRun::length_for(int64_t needed, int64_t room) const {
+  const int64_t unit = 16 * train.parallel.context;  // products like such sizes
+  return std::min(room, (needed + unit - 1) / unit * unit);
+}
+
 std::vector<Overrides> TextRun::samples_below(int64_t tokens) {
   std::vector<Overrides> out;
   for (int64_t seq = tokens / 2; seq >= 128; seq /= 2) {

@@ -49,6 +49,8 @@ class TextRun : public ModelRun {
   // writes.
   TrainData text_data(const Json& source) const;
 
+  // Tokens of rows of one sample each, of which none needs more than `needed`, and which have room for `room`.
+  int64_t length_for(int64_t needed, int64_t room) const;
   // Halves of samples of so many tokens.
   static std::vector<Overrides> samples_below(int64_t tokens);
 
