@@ -1,10 +1,12 @@
 #include "core/compile/partition_ways.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
 
+#include "core/base/error.h"
 #include "core/compile/relayout.h"
 #include "core/compile/rewrite.h"
 
@@ -91,8 +93,9 @@ std::vector<Way> Ways::asked_for(std::vector<Way> ways, const Node& node) const 
     return ways;
   }
   if (!names.contains(options_.way)) {
-    fail("{}: {} ranks cannot share this {} by {}; say {}, at {}", options_.way_key, axis_.size,
-         node.op->name, options_.way, fmt::join(names, " or "), to_string(node.where));
+    throw ConfigError(fmt::format("{}: {} ranks cannot share this {} by {}; say {}, at {}",
+                                  options_.way_key, axis_.size, node.op->name, options_.way,
+                                  fmt::join(names, " or "), to_string(node.where)));
   }
   std::erase_if(ways, [&](const Way& way) { return way.name != options_.way; });
   return ways;

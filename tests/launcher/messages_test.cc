@@ -9,7 +9,24 @@ namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::StartsWith;
+
+// Found only when the program is divided, on whichever rank is first.
+TEST(Command, AWayToShareAttentionThatTheDimsDoNotAllowIsStatus2) {
+  const SmallRun run;
+  for (const std::vector<std::string>& how :
+       {std::vector<std::string>{"--dry-run"}, std::vector<std::string>{"--ranks", "2"}}) {
+    std::vector<std::string> arguments{
+        "--config",      run.config(),         "model.num_attention_heads=1",
+        "batch.micro=1", "parallel.context=2", "parallel.context_way=all_to_all"};
+    arguments.insert(arguments.end(), how.begin(), how.end());
+    const CommandResult result = run_command(arguments);
+    EXPECT_EQ(result.status, 2) << how[0];
+    EXPECT_THAT(result.err, HasSubstr("by all_to_all; say gather or ring"));
+    EXPECT_THAT(result.err, Not(HasSubstr("error: rank")));
+  }
+}
 
 TEST(Command, BadUsageIsStatus2AndSaysWhatIsKnown) {
   const SmallRun run;
