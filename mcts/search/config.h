@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -135,6 +136,9 @@ struct RootEdge {
   bool proven = false;
   double weight =
       0;  // share in the improved policy: sums to 1; visits / sum of visits unless Gumbel's
+  // What `solve` has shown the value to lie between.
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
 };
 
 struct SearchCounters {

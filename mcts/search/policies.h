@@ -24,6 +24,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <vector>
 
 #include "mcts/game.h"
 #include "mcts/search/config.h"
@@ -255,15 +256,33 @@ struct FinalEdge {
   double value;
   double prior;
   bool proven;
+  bool beaten = false;  // at best worth what another one is sure to be worth, and perhaps less
 };
 
-// The most visited one; among equals the better value, then the likelier one. A proven win is taken, a proven loss left where
-// there is a choice.
+template <class A>
+std::vector<FinalEdge> final_edges(std::span<const RootEdge<A>> edges) {
+  double sure = -std::numeric_limits<double>::infinity();
+  for (const RootEdge<A>& e : edges) {
+    sure = std::max(sure, e.low);
+  }
+  std::vector<FinalEdge> finals;
+  for (const RootEdge<A>& e : edges) {
+    finals.push_back({.visits = static_cast<double>(e.visits),
+                      .value = e.value,
+                      .prior = e.prior,
+                      .proven = e.proven,
+                      .beaten = e.low < sure && e.high <= sure});
+  }
+  return finals;
+}
+
+// The most visited one; among equals the better value, then the likelier one. A proven win is taken; a proven loss is left where
+// there is a choice, and so is what is beaten: edges that cannot be the best are not followed, whatever visits they had before.
 struct MostVisits {
   explicit MostVisits(const SearchConfig&) {}
   size_t choose(std::span<const FinalEdge> edges, float win, float loss, Random&) const {
     const auto rank = [&](const FinalEdge& e) {
-      return e.proven && e.value >= win ? 2 : e.proven && e.value <= loss ? 0 : 1;
+      return e.proven && e.value >= win ? 2 : e.beaten || (e.proven && e.value <= loss) ? 0 : 1;
     };
     size_t best = 0;
     for (size_t i = 1; i < edges.size(); ++i) {
@@ -280,13 +299,15 @@ struct MostVisits {
   }
 };
 
-// The best mean among visited ones.
+// The best mean among visited ones that are not beaten.
 struct BestValue {
   explicit BestValue(const SearchConfig&) {}
   size_t choose(std::span<const FinalEdge> edges, float, float, Random&) const {
     size_t best = 0;
     for (size_t i = 1; i < edges.size(); ++i) {
-      if (edges[i].visits > 0 && (edges[best].visits == 0 || edges[i].value > edges[best].value)) {
+      const bool found = edges[best].visits > 0 && !edges[best].beaten;
+      if (edges[i].visits > 0 && !edges[i].beaten &&
+          (!found || edges[i].value > edges[best].value)) {
         best = i;
       }
     }

@@ -40,10 +40,7 @@ typename Search<S, P>::Result Search<S, P>::result() const {
   if (trees_.size() > 1) {
     merge_trees(result);
   }
-  std::vector<FinalEdge> edges;
-  for (const RootEdge<A>& e : result.edges) {
-    edges.push_back({static_cast<double>(e.visits), e.value, e.prior, e.proven});
-  }
+  const std::vector<FinalEdge> edges = final_edges(std::span<const RootEdge<A>>(result.edges));
   if (!edges.empty() && first.root().player() >= 0) {
     const auto gumbel = first.gumbel_edge();
     Random rng = Random(config_.seed, ~uint64_t{0}).split(runs_);
@@ -76,8 +73,10 @@ void Search<S, P>::merge_trees(Result& result) const {
         continue;
       }
       const uint64_t visits = same->visits + other.visits;
-      if (same->proven || other.proven) {
-        same->value = same->proven ? same->value : other.value;
+      same->low = std::max(same->low, other.low);
+      same->high = std::min(same->high, other.high);
+      if (same->low >= same->high) {
+        same->value = same->low;
         same->proven = true;
       } else if (visits > 0) {
         const auto own = static_cast<double>(same->visits);

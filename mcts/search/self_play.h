@@ -143,10 +143,8 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
       PlayedMove<S> move{root, {}, tree.root_edges(), tree.root_value(), {}};
       check(!move.edges.empty(), "self-play: {} simulations do not reach any action",
             options.simulations);
-      std::vector<FinalEdge> edges;
-      for (const auto& e : move.edges) {
-        edges.push_back({static_cast<double>(e.visits), e.value, e.prior, e.proven});
-      }
+      const std::vector<FinalEdge> edges =
+          final_edges(std::span<const RootEdge<ActionOf<S>>>(move.edges));
       const bool sample = static_cast<int64_t>(board.game.moves.size()) < options.temperature_moves;
       size_t chosen = 0;
       if (const auto gumbel = tree.gumbel_edge()) {

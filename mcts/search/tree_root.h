@@ -104,9 +104,10 @@ std::vector<RootEdge<ActionOf<S>>> Tree<S, P>::root_edges() const {
       edge.prior = static_cast<double>(unpack_prior(block.priors(format_)[i]));
     }
     if (config_.solve) {
-      const float low = solver_.low(block, format_, pair)[i];
-      edge.proven = low >= solver_.high(block, format_, pair)[i];
-      edge.value = edge.proven ? static_cast<double>(low) : edge.value;
+      edge.low = static_cast<double>(solver_.low(block, format_, pair)[i]);
+      edge.high = static_cast<double>(solver_.high(block, format_, pair)[i]);
+      edge.proven = edge.low >= edge.high;
+      edge.value = edge.proven ? edge.low : edge.value;
     }
     edge.weight =
         improved.empty() ? static_cast<double>(edge.visits) : static_cast<double>(improved[i]);
