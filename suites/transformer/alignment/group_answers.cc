@@ -44,9 +44,6 @@ GroupAnswers::GroupAnswers(std::shared_ptr<const CausalModel> model,
       rows_(std::make_shared<WrittenRows>()) {}
 
 void GroupAnswers::prepare(const TensorParts& parts) {
-  if (decoder_) {
-    return;
-  }
   const GenerationConfig& generation = options_.grpo.generation;
   if (options_.exact && parts.shares()) {
     shared_ = std::make_shared<SharedModel>(*model_, parts);
@@ -185,6 +182,7 @@ void GroupAnswers::measure(Trainer& trainer, const Params& params) {
 
 void GroupAnswers::on_start(Trainer& trainer) {
   trainer_ = &trainer;
+  prepare(trainer.parts());  // a run that goes on may evaluate before it writes
   for (const auto& [name, value] : noted_) {
     trainer.note(name, value);
   }
@@ -239,7 +237,6 @@ void GroupAnswers::write(Trainer& trainer) {
   if (goes_on && !is_measured(trainer)) {
     return;
   }
-  prepare(trainer.parts());
   const Params params = shared_ == nullptr ? trainer.params() : trainer.params_in_parts();
   Context context = for_inference();
   context.batch_invariant = options_.exact;
