@@ -77,10 +77,15 @@ void MetricsLog::on_step(Trainer& trainer, const StepMetrics& metrics) {
   }
 }
 
-// Not of a run that is interrupted, which goes on as if it never had been.
-bool MetricsLog::wants(int64_t, Moment moment) { return moment == Moment::kFinished && steps_ > 0; }
+bool MetricsLog::wants(int64_t, Moment moment) { return moment != Moment::kStep; }
 
-void MetricsLog::on_state(Trainer& trainer, Moment) { write(trainer, last_); }
+// No row of a run that is interrupted, which goes on as if it never had been.
+void MetricsLog::on_state(Trainer& trainer, Moment moment) {
+  goes_on_ = moment == Moment::kInterrupted;
+  if (!goes_on_ && steps_ > 0) {
+    write(trainer, last_);
+  }
+}
 
 void MetricsLog::failed(Trainer& trainer) noexcept {
   try {
@@ -147,6 +152,9 @@ bool MetricsLog::take_notes(Trainer& trainer, int64_t step, double now, OrderedJ
 }
 
 void MetricsLog::on_stop(Trainer& trainer) {
+  if (goes_on_ || trainer.is_interrupted()) {
+    return;  // the run that goes on notes it again
+  }
   const double now = wall_clock();
   OrderedJson row{{"step", trainer.step()}};
   if (take_notes(trainer, trainer.step(), now, row)) {

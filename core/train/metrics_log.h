@@ -28,7 +28,8 @@ class MetricsLog final : public Callback {
   void on_state(Trainer& trainer, Moment moment) override;
   // The run ended by an error after the last step that it was told of. What cannot be written is logged.
   void failed(Trainer& trainer) noexcept;
-  void on_stop(Trainer& trainer) override;  // what was noted after the last row has one of its own
+  void on_stop(Trainer& trainer)
+      override;  // what a run that finished noted after the last row has one of its own
   void evaluation(const EvaluationRow& row);
   // TensorBoard's; nothing of it is in metrics.jsonl.
   EventsWriter& events() { return events_; }
@@ -63,6 +64,7 @@ class MetricsLog final : public Callback {
   StepMetrics last_;    // that it was told of
   double seconds_ = 0;  // since the last row
   int64_t steps_ = 0;
+  bool goes_on_ = false;  // the run is interrupted
   double last_row_time_ = 0;
   double last_worked_ = 0;  // processor_seconds() then
 };
