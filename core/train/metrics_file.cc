@@ -52,9 +52,9 @@ bool is_evaluation(const Json& row, std::string_view set) {
 }
 
 bool MetricsKept::has(const Json& row) const {
-  const int64_t last = is_evaluation(row)        ? evaluation
-                       : row.contains("samples") ? samples
-                                                 : training;
+  const int64_t last = is_evaluation(row) || row.contains(kEvalReturn) ? evaluation
+                       : row.contains("samples")                       ? samples
+                                                                       : training;
   return row["step"].get<int64_t>() <= last;
 }
 

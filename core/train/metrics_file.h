@@ -24,6 +24,7 @@ inline constexpr const char* kResidentBytes = "resident_bytes";
 // Of training rows: of what the task counts, how many a second. "tokens_per_second"
 inline std::string per_second(const std::string& unit) { return unit + "s_per_second"; }
 inline constexpr const char* kPredictions = "eval_predictions";
+inline constexpr const char* kEvalReturn = "eval_return";  // of agents
 
 // The rows of `path`, none where it is missing. What is no object with an integer `step` is left out: a killed run may
 // leave half a line.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/optim/optimizer_config.h"
+#include "core/train/metrics_file.h"
 #include "core/train/sections.h"
 #include "suites/reinforcement/algorithms/algorithm_config.h"
 #include "suites/reinforcement/algorithms/network_config.h"
@@ -138,8 +139,6 @@ struct EnvLogConfig {
       rule::at_least(1));
   }
 };
-
-inline constexpr const char* kEvalReturn = "eval_return";
 
 // The section `sweep`: runs are compared by the returns of their evaluations.
 struct AgentSweepConfig : SweepConfig {

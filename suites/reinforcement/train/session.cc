@@ -21,6 +21,14 @@ void AgentSession::loop() {
   row_at_ = Clock::now();
   met_ = env_steps_;
   resumed_ = env_steps_;
+  if (evaluates(is_over())) {  // the run was interrupted before this evaluation, or in it
+    evaluate_now();
+    interrupted_ = evaluated_ < env_steps_;
+    if (interrupted_) {
+      return;
+    }
+    save();
+  }
   while (!is_over()) {
     const Iteration iteration =
         agent_->iterate(static_cast<double>(env_steps_) / static_cast<double>(total_));
@@ -45,6 +53,7 @@ void AgentSession::loop() {
     interrupted_ = told(ranks_, stops ? 1 : 0, "stop") != 0;
     if (evaluates(last) && !interrupted_) {
       evaluate_now();
+      interrupted_ = evaluated_ < env_steps_;
       report(kStatusRunning);
     }
     interrupted_ = interrupted_ || is_far_enough();
@@ -56,10 +65,6 @@ void AgentSession::loop() {
     if (interrupted_) {
       return;
     }
-  }
-  if (evaluates(/*last=*/true)) {  // the run ended in an evaluation that was cut short
-    evaluate_now();
-    save();
   }
 }
 

@@ -17,17 +17,18 @@ namespace mstrain::reinforcement {
 
 void AgentSession::open_logs() {
   write_file_atomic(files_, directory_->at(kConfigFile), to_yaml(resolved_));
+  // An evaluation of which the checkpoint does not know is made again.
+  const MetricsKept kept(env_steps_, evaluated_, env_steps_);
   for (const Json& row : read_metrics(files_, directory_->at(kMetricsFile))) {
     const auto wall = row.find("wall_seconds");
-    if (row["step"].get<int64_t>() <= env_steps_ && wall != row.end() && wall->is_number()) {
+    if (kept.has(row) && wall != row.end() && wall->is_number()) {
       wall_before_ = wall->get<double>();
       evaluations_ += row.contains(kEvalReturn) ? 1 : 0;
     }
   }
-  metrics_ =
-      std::make_unique<MetricsFile>(files_, directory_->at(kMetricsFile), MetricsKept(env_steps_));
+  metrics_ = std::make_unique<MetricsFile>(files_, directory_->at(kMetricsFile), kept);
   looks_ = std::make_unique<MetricsFile>(files_, directory_->at(kEvaluationsFile),
-                                         MetricsKept(env_steps_));
+                                         MetricsKept(evaluated_));
   const double now = wall_clock();
   events_ = std::make_unique<EventsWriter>(files_, directory_->at(events_file_name(now)), now);
   if (env_steps_ > 0) {

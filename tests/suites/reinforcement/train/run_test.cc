@@ -137,13 +137,18 @@ TEST_F(AgentRun, OnlyAMemoryFindsTheEndOfAMaze) {
 }
 
 TEST_F(AgentRun, StopsWhenAskedToAndGoesOnBitForBit) {
-  run_agent(kSmallPpo, folder_ / "straight");
-  const std::atomic<bool> stop = true;
-  const RunOutcome stopped = run_agent(kSmallPpo, folder_ / "stopped", {}, real_files(), &stop);
-  EXPECT_EQ(stopped.outcome, Outcome::kInterrupted);
-  EXPECT_THAT(stopped.out, HasSubstr("saved at step 64"));
-  EXPECT_EQ(run_agent(kSmallPpo, folder_ / "stopped").outcome, Outcome::kFinished);
-  expect_same_run(folder_ / "straight", folder_ / "stopped");
+  for (const std::string interval : {"256", "64"}) {  // an evaluation may be due where it stops
+    const std::string straight = folder_ / ("straight" + interval);
+    const std::string directory = folder_ / ("stopped" + interval);
+    const std::vector<std::string> changes{"eval.interval=" + interval};
+    run_agent(kSmallPpo, straight, changes);
+    const std::atomic<bool> stop = true;
+    const RunOutcome stopped = run_agent(kSmallPpo, directory, changes, real_files(), &stop);
+    EXPECT_EQ(stopped.outcome, Outcome::kInterrupted);
+    EXPECT_THAT(stopped.out, HasSubstr("saved at step 64"));
+    EXPECT_EQ(run_agent(kSmallPpo, directory, changes).outcome, Outcome::kFinished);
+    expect_same_run(straight, directory);
+  }
 }
 
 TEST_F(AgentRun, IsNotFinishedWithoutItsLastEvaluation) {
