@@ -48,9 +48,8 @@ MetricsLog::MetricsLog(const RunDirectory& directory, const TrainConfig& config,
       }
     }
   }
-  if (kept.training > 0) {
-    events_.restart(kept.training + 1, wall_clock());
-  }
+  // A run that begins may stand where one was killed before its first checkpoint.
+  events_.restart(kept.training > 0 ? kept.training + 1 : 0, wall_clock());
 }
 
 MetricsKept MetricsLog::kept(int64_t step, const Json& callbacks) {

@@ -31,9 +31,8 @@ void AgentSession::open_logs() {
                                          MetricsKept(evaluated_));
   const double now = wall_clock();
   events_ = std::make_unique<EventsWriter>(files_, directory_->at(events_file_name(now)), now);
-  if (env_steps_ > 0) {
-    events_->restart(env_steps_ + 1, now);
-  }
+  // A run that begins may stand where one was killed before its first checkpoint.
+  events_->restart(env_steps_ > 0 ? env_steps_ + 1 : 0, now);
   events_->hyperparameters(flatten_config(resolved_), now);
   record_config_.run = config_.run;
   record_config_.schedule.total_steps = total_;

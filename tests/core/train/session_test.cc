@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/base/files_fault.h"
+#include "core/io/events.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/train/memory_disk.h"
 #include "tests/core/train/whole_runs.h"
@@ -128,6 +129,29 @@ TEST_F(Session, DyingAnywhereChangesNothing) {
     expect_same_run(straight.run.directory(), config.run.directory(), 6);
   }
   EXPECT_GT(deaths, 20);
+}
+
+// What it had told TensorBoard goes with its rows.
+TEST_F(Session, ARunThatDiedBeforeItsFirstCheckpointIsForgotten) {
+  TrainConfig config = small_config(folder_ / "run");
+  config.checkpoint.interval = 1000;
+  const auto dies = [](int64_t sample) {
+    check(sample < 10 * 8, "gone");  // after some rows
+  };
+  EXPECT_THROW(run_small(config, real_files(), small_data(dies)), Error);
+  run_small(config);
+  int64_t runs = 0;
+  for (const std::string& name : real_files().list(config.run.directory())) {
+    if (name.starts_with(kEventsPrefix)) {
+      const EventsContent content =
+          read_events(real_files(), join_path(config.run.directory(), name));
+      ASSERT_GT(content.events.size(), 2U);
+      EXPECT_EQ(content.events[1].step, 0);
+      EXPECT_TRUE(content.events[1].values.empty());  // all from step 0 on is begun anew
+      ++runs;
+    }
+  }
+  EXPECT_EQ(runs, 2);
 }
 
 TEST_F(Session, AFullDiskStopsTheRunAndKeepsTheLastCheckpoint) {
