@@ -71,6 +71,11 @@ void look_at_measurements(FileSystem& files, const std::string& directory) {
 
 }  // namespace
 
+bool ended_without_its_word(FileSystem& files, const std::string& directory) {
+  const std::string status = status_of(files, directory);
+  return status == kStatusRunning || status == kStatusFailed;
+}
+
 bool PreviousRun::changes_in(std::string_view section) const {
   return std::any_of(changes.begin(), changes.end(),
                      [&](const KeyChange& change) { return change.key.starts_with(section); });

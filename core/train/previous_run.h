@@ -25,6 +25,9 @@ struct PreviousRun {
 // Throws ConfigError where `directory` holds a sweep.
 void check_no_sweep(FileSystem& files, const std::string& directory);
 
+// Whether run.json of `directory` is not what its run would have written at its end: it died, or failed, before.
+bool ended_without_its_word(FileSystem& files, const std::string& directory);
+
 // The configuration that the run in `directory` began with; none where it is not written down.
 std::optional<YamlNode> previous_config(FileSystem& files, const std::string& directory,
                                         const SessionStart& start);

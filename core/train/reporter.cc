@@ -1,7 +1,10 @@
 #include "core/train/reporter.h"
 
+#include <algorithm>
+
 #include "core/base/log.h"
 #include "core/train/metrics_csv.h"
+#include "core/train/metrics_file.h"
 #include "core/train/rank_talk.h"
 #include "core/train/report.h"
 
@@ -9,6 +12,25 @@ namespace mstrain {
 namespace {
 
 constexpr int64_t kReportSteps = 250;
+
+// What the newest evaluation of an earlier start measured.
+std::vector<Metric> last_evaluation(const std::vector<Json>& rows) {
+  const auto row = std::find_if(rows.rbegin(), rows.rend(),
+                                [](const Json& each) { return is_evaluation(each); });
+  std::vector<Metric> out;
+  if (row == rows.rend()) {
+    return out;
+  }
+  for (const auto& [key, value] : row->items()) {
+    const std::string name = key.substr(0, key.find('/'));
+    const MetricKind* const kind = find_metric_kind(name);
+    if (kind != nullptr && value.is_number()) {
+      out.push_back({.kind = kind, .value = value.get<double>()});
+      out.back().set = key == name ? "" : key.substr(name.size() + 1);
+    }
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -68,12 +90,10 @@ void Reporter::write(int64_t step, const char* status, const std::string& reason
   if (early_stopping_ != nullptr) {
     state.weights_of = early_stopping_->restored();
   }
-  if (evaluation_.last()) {
-    state.metrics = evaluation_.last()->metrics;
-  }
+  const std::vector<Json> rows = read_metrics(files, directory_.at(kMetricsFile));
+  state.metrics = evaluation_.last() ? evaluation_.last()->metrics : last_evaluation(rows);
   record_.write(state);
-  write_file_atomic(files, directory_.at(kMetricsTable),
-                    metrics_csv(read_metrics(files, directory_.at(kMetricsFile))));
+  write_file_atomic(files, directory_.at(kMetricsTable), metrics_csv(rows));
   const std::string path = directory_.path();
   write_file_atomic(files, directory_.at(kReportFile), report_html(files, std::span(&path, 1)));
 }

@@ -186,7 +186,8 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
   const bool owes =
       previous && begin >= config.schedule.total_steps && owes_last_visit(more, previous->progress);
   if (begin >= config.schedule.total_steps && !owes &&
-      (!evaluates || has_evaluation(directory, begin))) {
+      (!evaluates || has_evaluation(directory, begin)) &&
+      !ended_without_its_word(files, directory.path())) {
     return result;
   }
   meet(ranks, "start");  // from here on the first rank changes what the others have read

@@ -45,6 +45,7 @@ class AgentSession {
   bool is_complete() const {
     return is_over() && (config_.eval.interval.is_word() || evaluated_ == env_steps_);
   }
+  bool asks_for_more() const;
   void log_row(const Iteration& iteration, bool last);
   void evaluate_now();
   std::string state() const;

@@ -2,6 +2,7 @@
 
 #include "core/base/interrupt.h"
 #include "core/train/log_file.h"
+#include "core/train/previous_run.h"
 #include "core/train/rank_talk.h"
 #include "suites/reinforcement/train/agent_session.h"
 
@@ -88,10 +89,9 @@ Finished AgentSession::run() {
   agent_ = entry.make(config_, request_.tree, world, request_.files);
   if (previous) {
     restore(*previous);
-    if (is_complete()) {
+    if (is_complete() && !ended_without_its_word(files_, directory_->path())) {
       return {Outcome::kWasFinished, env_steps_, std::nullopt, stopped_};
     }
-    stopped_ = false;
     log_info("{}: going on from step {}", directory_->path(), env_steps_);
   }
   if (request_.start.restart) {

@@ -112,6 +112,21 @@ void AgentSession::restore(const std::string& folder) {
   agent_->load(reader.get_text());
   reader.expect_end();
   saved_ = env_steps_;
+  stopped_ = stopped_ && !asks_for_more();
+}
+
+// Whether eval.stop_at_return is now more than the last evaluation's return, or none.
+bool AgentSession::asks_for_more() const {
+  const std::optional<double>& enough = config_.eval.stop_at_return;
+  bool more = !enough;
+  if (first_ && enough) {
+    for (const Json& row : read_metrics(files_, directory_->at(kMetricsFile))) {
+      if (row.contains(kEvalReturn) && row["step"].get<int64_t>() == evaluated_) {
+        more = row[kEvalReturn].get<double>() < *enough;
+      }
+    }
+  }
+  return told(ranks_, more ? 1 : 0, "eval.stop_at_return") != 0;
 }
 
 // Everything of this rank that is in no tensor.

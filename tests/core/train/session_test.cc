@@ -131,6 +131,22 @@ TEST_F(Session, DyingAnywhereChangesNothing) {
   EXPECT_GT(deaths, 20);
 }
 
+TEST_F(Session, ARunThatDiedAfterItsLastCheckpointSaysThatItFinished) {
+  TrainConfig config = small_config(folder_ / "run");
+  run_small(config);
+  const Json whole = run_record(config);
+  Json died = whole;
+  died["status"] = kStatusRunning;
+  died.erase("eval_loss");
+  const std::string path = join_path(config.run.directory(), kRunFile);
+  write_file_atomic(real_files(), path, died.dump());
+  const std::string rows = real_files().read(join_path(config.run.directory(), kMetricsFile));
+  run_small(config);
+  EXPECT_EQ(run_record(config)["status"], kStatusFinished);
+  EXPECT_EQ(run_record(config)["eval_loss"], whole["eval_loss"]);
+  EXPECT_EQ(real_files().read(join_path(config.run.directory(), kMetricsFile)), rows);
+}
+
 // What it had told TensorBoard goes with its rows.
 TEST_F(Session, ARunThatDiedBeforeItsFirstCheckpointIsForgotten) {
   TrainConfig config = small_config(folder_ / "run");

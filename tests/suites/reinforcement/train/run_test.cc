@@ -108,6 +108,24 @@ TEST_F(AgentRun, EndsAtAReturnAndGoesOnWhenMoreIsAsked) {
   EXPECT_THAT(done.out, HasSubstr("eval.stop_at_return is reached"));
   EXPECT_THAT(run_agent(kSmallPpo, folder_ / "run", {"eval.stop_at_return=1"}).out,
               HasSubstr("raise eval.stop_at_return"));
+  EXPECT_THAT(run_agent(kSmallPpo, folder_ / "run", {"eval.stop_at_return=1000"}).out,
+              HasSubstr("finished at step 640"));
+  run_agent(kSmallPpo, folder_ / "straight");
+  expect_same_run(folder_ / "straight", folder_ / "run");
+}
+
+TEST_F(AgentRun, SaysThatItFinishedWhereItDiedBeforeItCould) {
+  const std::string path = folder_ / "run/run.json";
+  const auto status = [&] { return Json::parse(real_files().read(path))["status"]; };
+  for (const std::string stops : {"1", "1000"}) {
+    run_agent(kSmallPpo, folder_ / "run", {"eval.stop_at_return=" + stops});
+    Json record = Json::parse(real_files().read(path));
+    record["status"] = "running";
+    write_file_atomic(real_files(), path, record.dump());
+    EXPECT_EQ(run_agent(kSmallPpo, folder_ / "run", {"eval.stop_at_return=" + stops}).outcome,
+              Outcome::kFinished);
+    EXPECT_EQ(status(), "finished");
+  }
 }
 
 TEST_F(AgentRun, AMemoryGoesOnBitForBitWithAnyNumberOfActors) {
