@@ -28,8 +28,8 @@ class MetricsLog final : public Callback {
   void on_state(Trainer& trainer, Moment moment) override;
   // The run ended by an error after the last step that it was told of. What cannot be written is logged.
   void failed(Trainer& trainer) noexcept;
-  void on_stop(Trainer& trainer)
-      override;  // what a run that finished noted after the last row has one of its own
+  // What a run that finished noted after the last row has one of its own.
+  void on_stop(Trainer& trainer) override;
   void evaluation(const EvaluationRow& row);
   // TensorBoard's; nothing of it is in metrics.jsonl.
   EventsWriter& events() { return events_; }

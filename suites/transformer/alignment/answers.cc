@@ -86,21 +86,23 @@ std::span<const int32_t> AnswerText::prompt(std::span<const int32_t> before) con
   return begins ? given.subspan(before.size()) : given;
 }
 
+void for_each_sample(const AnswerCorpus& corpus,
+                     const std::function<void(const AnswerSample&)>& visit) {
+  std::ranges::for_each(corpus.train, visit);
+  for (const AnswerSet& set : corpus.valid) {
+    std::ranges::for_each(set.samples, visit);
+  }
+}
+
 AnswerLengths longest_of(const AnswerCorpus& corpus) {
   AnswerLengths out;
-  const auto add = [&](const std::vector<AnswerSample>& samples) {
-    for (const AnswerSample& sample : samples) {
-      for (const AnswerText& text : sample.texts) {
-        out.prompt = std::max(out.prompt, text.answer);
-        out.answer = std::max(out.answer, std::ssize(text.ids) - text.answer);
-        out.text = std::max<int64_t>(out.text, std::ssize(text.ids));
-      }
+  for_each_sample(corpus, [&](const AnswerSample& sample) {
+    for (const AnswerText& text : sample.texts) {
+      out.prompt = std::max(out.prompt, text.answer);
+      out.answer = std::max(out.answer, std::ssize(text.ids) - text.answer);
+      out.text = std::max<int64_t>(out.text, std::ssize(text.ids));
     }
-  };
-  add(corpus.train);
-  for (const AnswerSet& set : corpus.valid) {
-    add(set.samples);
-  }
+  });
   return out;
 }
 

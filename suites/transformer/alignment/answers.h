@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -69,6 +70,10 @@ AnswerCorpus open_answers(FileSystem& files, const DataConfig& data,
                           const ObjectiveConfig& objective,
                           std::shared_ptr<const Tokenizer> tokenizer = nullptr,
                           const YamlNode& tree = YamlNode());
+
+// `visit` is called with every sample, and those that are held out.
+void for_each_sample(const AnswerCorpus& corpus,
+                     const std::function<void(const AnswerSample&)>& visit);
 
 // The most ids that a prompt, an answer, and both together have.
 struct AnswerLengths {

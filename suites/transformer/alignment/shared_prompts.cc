@@ -42,26 +42,18 @@ Shape AnswerGroups::stream(int64_t rows, int64_t seq) const {
 }
 
 AnswerGroups groups_of_pairs(const AnswerCorpus& corpus, bool last_alone) {
-  AnswerGroups groups{.size = 2};
-  const auto add = [&](const std::vector<AnswerSample>& samples) {
-    for (const AnswerSample& sample : samples) {
-      const AnswerText &chosen = sample.texts.at(0), &rejected = sample.texts.at(1);
-      const auto prompt = chosen.ids.begin() + chosen.answer;
-      if (chosen.answer != rejected.answer ||
-          !std::equal(chosen.ids.begin(), prompt, rejected.ids.begin())) {
-        groups.size = 1;
-      }
-      for (const AnswerText& text : sample.texts) {
-        groups.answer_tokens = std::max(groups.answer_tokens, std::ssize(text.ids) - text.answer);
-      }
-    }
-  };
-  add(corpus.train);
-  for (const AnswerSet& set : corpus.valid) {
-    add(set.samples);
-  }
-  groups.before_target = last_alone ? groups.answer_tokens - 1 : 0;
-  return groups.size == 2 ? groups : AnswerGroups();
+  bool differ = false;
+  for_each_sample(corpus, [&](const AnswerSample& sample) {
+    const AnswerText &chosen = sample.texts.at(0), &rejected = sample.texts.at(1);
+    const auto prompt = chosen.ids.begin() + chosen.answer;
+    differ = differ || chosen.answer != rejected.answer ||
+             !std::equal(chosen.ids.begin(), prompt, rejected.ids.begin());
+  });
+  const int64_t longest = longest_of(corpus).answer;
+  return differ ? AnswerGroups()
+                : AnswerGroups{.size = 2,
+                               .answer_tokens = longest,
+                               .before_target = last_alone ? longest - 1 : 0};
 }
 
 SharedPrompts::SharedPrompts(const Tensor& tokens_bt, const Tensor& targets_bt,
