@@ -69,7 +69,7 @@ int score(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop
     }
     const std::vector<double> scores = program.run(params, batch).at(0).scores;
     for (int64_t i = 0; i < std::min(rows, total - first); ++i) {
-      text += fmt::format("{:.9g}\n", 1 / (1 + std::exp(-scores[static_cast<size_t>(i)])));
+      text += probability_line(scores[static_cast<size_t>(i)]);
     }
   }
   write_file_atomic(files, to, text);
@@ -78,6 +78,10 @@ int score(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop
 }
 
 }  // namespace
+
+std::string probability_line(double log_odds) {
+  return fmt::format("{}\n", 1 / (1 + std::exp(-log_odds)));
+}
 
 Command score_command() {
   return {{"score", "--checkpoint DIR --input FILE --output FILE",
