@@ -36,9 +36,9 @@ class PackedProduct {
   }
 
   int64_t packed_floats() const { return p_.k * up_to(p_.n, panel_); }
-  // Of one product: for each part of its rows a block of b, where its columns' threads have their own places, and for each thread one of a.
+  // Of one product: for each thread what it packs of a block of b, and a block of a.
   int64_t workspace_floats(bool b_is_kept) const {
-    return (b_is_kept ? 0 : grid_.rows * depth_ * columns_) + threads_ * rows_floats();
+    return threads_ * ((b_is_kept ? 0 : panels_floats()) + rows_floats());
   }
 
   // b[k, n] in blocks of columns_ columns, within them in blocks of depth_ rows, within them in panels.
@@ -54,17 +54,36 @@ class PackedProduct {
     }
   }
 
-  // With `packed`, b is not read. Called by every thread of a team, of at most threads(), each with its own number.
+  // With `packed`, b is not read. Called by every thread of a team, each with its own number; where they are fewer than threads(), they
+  // do the parts of the others as well.
   void run(const float* a, const float* b, const float* packed, const float* bias, float* c,
            float* workspace, int thread, int team) const {
-    const Grid grid = team == threads_ ? grid_ : Grid{1, team};
+    for (int i = thread; i < threads_; i += team) {
+      run_part(a, b, packed, bias, c, workspace, i);
+    }
+  }
+
+  int threads() const { return threads_; }
+
+ private:
+  // Rows [i, i + rows) of a and c, columns [l, l + depth) of a.
+  struct Tile {
+    int64_t i, rows, l, depth;
+  };
+
+  // Into how many parts threads divide the rows and columns of c.
+  struct Grid {
+    int rows, columns;
+  };
+
+  void run_part(const float* a, const float* b, const float* packed, const float* bias, float* c,
+                float* workspace, int thread) const {
     float* const own_rows = workspace + thread * rows_floats();
-    const Range rows = chunk_of(p_.m, kBlockRows, thread / grid.columns, grid.rows);
-    float* const own_block =
-        workspace + team * rows_floats() + thread / grid.columns * depth_ * columns_;
+    float* const own_panels = workspace + threads_ * rows_floats() + thread * panels_floats();
+    const Range rows = chunk_of(p_.m, kBlockRows, thread / grid_.columns, grid_.rows);
     for (int64_t first = 0; first < p_.n; first += columns_) {
       const int64_t width = block_width(first);
-      const Range panels = chunk_of(width, panel_, thread % grid.columns, grid.columns);
+      const Range panels = chunk_of(width, panel_, thread % grid_.columns, grid_.columns);
       if (rows.begin == rows.end || panels.begin == panels.end) {
         continue;
       }
@@ -78,7 +97,7 @@ class PackedProduct {
         const float* block = packed + first * p_.k + l * width;
         Ahead b_ahead;
         if (packed == nullptr) {
-          float* const to = own_block + panels.begin * (depth_ - depth);
+          float* const to = own_panels - panels.begin * depth;
           pack_panels(b, l, depth, first, panels, to);
           block = to;
           b_ahead = ahead(
@@ -101,19 +120,16 @@ class PackedProduct {
     }
   }
 
-  int threads() const { return threads_; }
   int64_t rows_floats() const { return packs_a_ ? kMostRows / kBlockRows * rows_step(depth_) : 0; }
+  // Of the widest part of a block: the parts of narrower blocks begin elsewhere, and a thread may pack the next block while another
+  // still reads this one.
+  int64_t panels_floats() const { return depth_ * part(columns_, panel_, grid_.columns); }
 
- private:
-  // Rows [i, i + rows) of a and c, columns [l, l + depth) of a.
-  struct Tile {
-    int64_t i, rows, l, depth;
-  };
+  // The largest of `parts` parts of n in whole units.
+  static int64_t part(int64_t n, int64_t unit, int parts) {
+    return up_to(up_to(n, unit) / unit, parts) / parts * unit;
+  }
 
-  // Into how many parts threads divide the rows and columns of c.
-  struct Grid {
-    int rows, columns;
-  };
   // That in which a thread has least to do: multiply-adds, and the packing of what it reads. Of equals that of most columns, whose
   // threads read no number of b twice.
   Grid grid_of(int threads, bool b_is_kept) const {
@@ -124,9 +140,6 @@ class PackedProduct {
         continue;
       }
       const Grid grid{rows, threads / rows};
-      const auto part = [](int64_t n, int64_t unit, int parts) {
-        return up_to(up_to(n, unit) / unit, parts) / parts * unit;
-      };
       const int64_t m = part(p_.m, kBlockRows, grid.rows);
       const int64_t blocks = p_.n / columns_;
       const int64_t n = blocks * part(columns_, panel_, grid.columns) +

@@ -187,6 +187,22 @@ TEST(CpuProducts, ProductsInParts) {
   expect_right("dot_general", {random({2800, 3100}, 33), random({2800, 3}, 34)}, transposed);
 }
 
+// Where threads share the columns of blocks of which the last is narrower, one may pack that while another still reads the one before:
+// a sum has the same order with every number of threads, so any difference is what one wrote in the place of another.
+TEST(CpuProducts, ProductsOfBlocksOfUnlikeWidths) {
+  const Tensor a = random({24, 64}, 38);
+  const Tensor b = random({5 * 1024 + 544, 64}, 39);
+  const auto of = [&](int threads) {
+    return to_doubles(
+        run("dot_general", {a, b}, product(false, true), backend_named("cpu"), threads)[0]);
+  };
+  const std::vector<double> one = of(1);
+  for (int i = 0; i < 40; ++i) {
+    EXPECT_EQ(of(2), one);
+    EXPECT_EQ(of(3), one);
+  }
+}
+
 TEST(CpuProducts, BatchedProductsOfHeadsAndSharedMatrices) {
   const Attrs attrs{{"dims", std::string("abcd,abed->abce")}};
   const Tensor q = transpose(random({3, 20, 4, 16}, 14), {0, 2, 1, 3});
