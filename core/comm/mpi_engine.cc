@@ -194,7 +194,7 @@ bool MpiEngine::look() {
       looked_ = clock_;
       look_after();
     }
-  } catch (const CommError& error) {  // MPI's own
+  } catch (const std::exception& error) {  // MPI's own, or memory that is not there
     fail_job({1, fmt::format("rank {}: {}", rank(), error.what()), true}, {}, Origin::kHere);
   }
   return progressed;
@@ -204,13 +204,17 @@ void MpiEngine::help(const MpiOperation& operation) {
   if (!any_thread_ || take_turns_) {
     return;
   }
-  ++helpers_;
+  struct Counted {
+    explicit Counted(std::atomic<int>& all) : count(all) { ++count; }
+    ~Counted() { --count; }
+    std::atomic<int>& count;
+  };
+  const Counted counted(helpers_);
   for (bool comes_on = true; !operation.done() && comes_on;) {
     const std::lock_guard turn(turn_);
     comes_on =
         look() || idle_seconds() < kEager + static_cast<double>(operation.bytes_) / kEagerBytes;
   }
-  --helpers_;
 }
 
 void MpiEngine::run_tasks() {

@@ -465,7 +465,8 @@ class ThreadCommunicator final : public Communicator {
     std::string problem;
     try {
       work(meeting);
-    } catch (const Error& error) {  // types that are not added up
+    } catch (
+        const std::exception& error) {  // types that are not added up, memory that is not there
       problem = error.what();
     }
     lock.lock();

@@ -66,7 +66,7 @@ class Partitioner {
   // The values of the outputs of `given`, recorded in the innermost trace.
   Helds walk(const Graph& given, const Helds& inputs, std::span<const Wish> outputs) {
     const GraphPtr inlined = has_programs(given) ? inline_programs(given) : nullptr;
-    const Graph& graph = inlined == nullptr ? given : *inlined;
+    const Graph& graph = inlined == nullptr ? given : *kept_.emplace_back(inlined);
     const std::vector<std::vector<Wish>> wishes = ways_.wishes_of(graph, outputs);
     const std::vector<std::vector<int>> uses = uses_of(graph);
     std::vector<Helds> values(graph.size());
@@ -238,7 +238,7 @@ class Partitioner {
           types, [&](std::span<const Tensor> in) { return node.op->decompose(node.attrs, in); },
           &captures);
       if (!body->outputs().empty()) {
-        return walk(*body, operands, wishes);
+        return walk(*kept_.emplace_back(body), operands, wishes);
       }
     }
     Tensors parts;
@@ -335,6 +335,7 @@ class Partitioner {
   const PartitionOptions& options_;
   Ways ways_;
   Pieces pieces_;
+  std::vector<GraphPtr> kept_;  // values name nodes of theirs
 };
 
 Placement along(const Layout& layout, size_t axis) {

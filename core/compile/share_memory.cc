@@ -171,6 +171,12 @@ class Sharing {
     return index < options_.donated.size() && options_.donated[index];
   }
 
+  // By a result: no other has place in it.
+  bool is_taken_over(const PlanBuffer& input) const {
+    return std::find(plan_.output_alias.begin(), plan_.output_alias.end(), input.index) !=
+           plan_.output_alias.end();
+  }
+
   bool may_share(const PlanView& from, const PlanView& to, int now,
                  const std::vector<Accesses>& accesses) {
     const PlanBuffer& source = buffer(from.buffer);
@@ -190,7 +196,8 @@ class Sharing {
                plan_.output_alias[static_cast<size_t>(target.index)] < 0;
       case Kind::kOutput: return false;
       case Kind::kInput:
-        return donated(source) && target.kind == Kind::kOutput &&
+        return donated(source) && target.kind == Kind::kOutput && !is_taken_over(source) &&
+               plan_.output_alias[static_cast<size_t>(target.index)] < 0 &&
                (!options_.pair_donations || source.index == target.index);
     }
     return false;

@@ -16,6 +16,7 @@
 #include "core/ops/shape.h"
 #include "core/tensor/jit.h"
 #include "core/transform/float8.h"
+#include "core/transform/recompute.h"
 #include "core/transform/scan.h"
 #include "tests/core/compile/covered.h"
 #include "tests/core/transform/support.h"
@@ -207,6 +208,27 @@ TEST(Partition, DrawsOnlyItsPartOfWhatIsDropped) {
       EXPECT_EQ(node.outputs[0].shape, (Shape{4, 3}));
     }
   }
+}
+
+// What results are brought into place by is looked up when the program that they are recomputed by has been walked through.
+TEST(Partition, BringsWhatIsRecomputedIntoPlace) {
+  const auto of = [](const Tensor& x) { return tanh(x); };
+  const GraphPtr product =
+      traced({{Dtype::kF32, {6, 4}}, {Dtype::kF32, {4, 8}}}, [&](std::span<const Tensor> x) {
+        return Tensors{dot_general(recompute(of)(x[0]), x[1], {"bc", "cf", "bf"})};
+      });
+  const Partitioned summed = partition(
+      *product, kTwoRanks,
+      {.inputs = {Layout{sharded(1)}, Layout{sharded(0)}}, .outputs = {kWhole}, .pieces = 2});
+  EXPECT_EQ(ops_of(*summed.program)["dot_general"], 2);
+
+  const auto draw = [](const Tensor& key) { return uniform(key, {6, 8}); };
+  const GraphPtr drawn = traced({{Dtype::kU32, {2}}}, [&](std::span<const Tensor> key) {
+    return Tensors{recompute(draw)(key[0]) * 1.0};
+  });
+  const Partitioned parts =
+      partition(*drawn, kTwoRanks, {.inputs = {kWhole}, .outputs = {Layout{sharded(1)}}});
+  EXPECT_EQ(parts.program->types(parts.program->outputs())[0].shape, (Shape{6, 4}));
 }
 
 TEST(Partition, RefusesWhatNoRuleAllowsAndSaysWhere) {

@@ -81,6 +81,32 @@ TEST(Planner, ALoopTakesOverWhatItStartsFrom) {
 }
 
 // What a program says that it needs is what it asks the allocator for, and nothing more on later runs.
+// Where programs keep their places, as on CUDA, inputs that are given away are looked through twice for results to take them over.
+TEST(Planner, OneResultTakesOverAnInput) {
+  Backend backend = *default_backend();
+  backend.limits.keeps_places = true;
+  Context context = current_context();
+  context.backend = &backend;
+  const ContextScope scope(context);
+  const TensorType row{Dtype::kF32, {4}};
+  Tensors captures;
+  const GraphPtr graph = trace_program(
+      {{row, row}},
+      [](std::span<const Tensor> x) {
+        return Tensors{2 * exp(x[1]), sin(x[0])};
+      },
+      &captures);
+  const auto program =
+      compile(*graph, {.level = 0, .donated = {false, true}, .keeps_results = false});
+  const std::vector<int>& taken = plan_of(*program).output_alias;
+  EXPECT_EQ(std::count(taken.begin(), taken.end(), 1), 1);
+  const Tensor a = tensor<float>(std::vector<float>{1, 2, 3, 4}, {4});
+  const auto given = [] { return tensor<float>(std::vector<float>{0, 1, 2, 3}, {4}); };
+  const Tensors results = program->run({a, given()});
+  expect_near(results[0], 2 * exp(given()), 1e-6);
+  expect_near(results[1], sin(a), 1e-6);
+}
+
 TEST(Planner, ProgramsAllocateWhatTheyPlan) {
   const TensorType matrix{Dtype::kF32, {300, 200}};
   const auto f = [](std::span<const Tensor> x) {
