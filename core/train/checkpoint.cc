@@ -112,6 +112,10 @@ std::string print_progress(const ProgressState& progress) {
   if (!progress.outside.empty()) {
     json["outside"] = progress.outside;
   }
+  if (progress.frozen) {
+    json["frozen"] = {{"checkpoint", progress.frozen->checkpoint},
+                      {"manifest", progress.frozen->manifest}};
+  }
   return json.dump(2) + "\n";
 }
 
@@ -158,12 +162,17 @@ ProgressState parse_progress(std::string_view text, const std::string& name) {
       }
     }
   }
+  if (json.contains("frozen")) {
+    const Json& frozen = section("frozen");
+    out.frozen = {.checkpoint = member<std::string>(frozen, "checkpoint", name),
+                  .manifest = member<std::string>(frozen, "manifest", name)};
+  }
   return out;
 }
 
 ProgressState read_progress(FileSystem& files, const std::string& folder) {
   const std::string path = join_path(folder, kStateFile);
-  return parse_progress(files.read(path, 1 << 20), path);
+  return parse_progress(files.read(path), path);
 }
 
 void load_tensors(FileSystem& files, const std::string& folder, const std::string& file,

@@ -24,6 +24,13 @@ inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 inline constexpr const char* kStateFile = "state.json";
 
+// The model whose weights a run holds that no step changes: model.init.from may come to mean another while the run stands.
+struct FrozenOrigin {
+  std::string
+      checkpoint;  // below model.init.from: "checkpoints/step-00000100"; empty: that folder itself
+  std::string manifest;  // SHA-256 of its MANIFEST.json; empty where it has none
+};
+
 // What a run is besides its tensors.
 struct ProgressState {
   int64_t step = 0;           // updates done
@@ -36,8 +43,9 @@ struct ProgressState {
   Json schedule;              // LearningRate::state()
   Json guard = nullptr;       // StepGuard::state(), where steps may be skipped
   Json loss_scale = nullptr;  // {scale, taken} (core/optim/loss_scale.h), where it is dynamic
-  Json callbacks = Json::object();  // Callback::state() by name
-  Json outside = Json::object();    // what OutsideState::prepare() said, by name
+  Json callbacks = Json::object();                    // Callback::state() by name
+  Json outside = Json::object();                      // what OutsideState::prepare() said, by name
+  std::optional<FrozenOrigin> frozen = std::nullopt;  // where it has such weights
 };
 
 struct CheckpointContents {

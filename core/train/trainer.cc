@@ -68,6 +68,7 @@ void Trainer::start(uint64_t seed, int64_t micro) {
   progress_.seed = seed;
   progress_.micro_batch = micro;
   progress_.data = data_.identity;
+  progress_.frozen = task_.frozen_origin;
   state_ = {};
   state_ = program_.first_state(
       task_.initial != nullptr ? task_.initial() : init_params(program_.stage_parameters(), seed));
@@ -95,6 +96,14 @@ void Trainer::restore(FileSystem& files, const std::string& folder, int64_t micr
         folder);
   }
   progress_.data = data_.identity;
+  if (progress_.frozen && task_.frozen_origin &&
+      progress_.frozen->manifest != task_.frozen_origin->manifest) {
+    fail(
+        "{}: goes on upon weights that stay as they are, and {} of model.init.from holds others "
+        "now; bring those back or choose another run.output_dir",
+        folder, progress_.frozen->checkpoint.empty() ? "the folder" : progress_.frozen->checkpoint);
+  }
+  progress_.frozen = task_.frozen_origin;
   if (data == Data::kAnew) {
     progress_.samples = 0;
   }

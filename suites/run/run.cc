@@ -15,6 +15,7 @@
 #include "core/train/timing.h"
 #include "suites/run/adapter_files.h"
 #include "suites/run/fit.h"
+#include "suites/run/frozen_origin.h"
 #include "suites/run/laid_out.h"
 #include "suites/run/plan.h"
 #include "suites/run/preflight.h"
@@ -87,8 +88,8 @@ std::optional<std::string> checkpoint_so_far(FileSystem& files, const ModelRun& 
 
 // `model`: what is evaluated instead of the configuration's network.
 Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
-  const YamlNode& tree = request.tree;
-  std::unique_ptr<ModelRun> run = read_run(tree);
+  std::unique_ptr<ModelRun> run = read_run(request.tree);
+  const YamlNode tree = model == nullptr ? with_frozen_origin(request, *run) : request.tree;
   check_run_device(run->train.run, tree);
   check_runs(run->train.parallel, tree, ranks_of(request.start));
   const Context context = make_context(run->train, request.start.ranks);
@@ -125,6 +126,9 @@ Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   }
   TrainTask task = task_of(request.files, *run, from);
   const auto begun = from ? std::optional(open_model(request.files, *from)) : std::nullopt;
+  if (model == nullptr && begun && !task.frozen.empty()) {
+    task.frozen_origin = frozen_origin(request.files, *begins_with(request.tree), begun->folder);
+  }
   TrainData data = run->samples(begun ? begun->description : Json::object());
   if (auto config =
           generation_config(request.files, begun ? &*begun : nullptr, run->taught_end())) {

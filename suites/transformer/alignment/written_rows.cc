@@ -1,8 +1,10 @@
 #include "suites/transformer/alignment/written_rows.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
+#include "core/base/base64.h"
 #include "core/base/error.h"
 #include "core/ops/build.h"
 #include "core/tensor/host.h"
@@ -81,23 +83,44 @@ class WithAdvantages final : public BatchStream {
   std::function<Types(int64_t rows)> batch_types_;
 };
 
+// Their bytes: as text, one to a line, the numbers of large batches would take gigabytes.
+template <class T>
+std::string packed(const std::vector<T>& numbers) {
+  return to_base64(
+      {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T)});  // NOLINT
+}
+
+template <class T>
+void unpack(const Json& state, const char* name, std::vector<T>& numbers) {
+  const Json& stored = state.at(name);
+  if (stored.is_array()) {  // checkpoints of before
+    stored.get_to(numbers);
+    return;
+  }
+  const auto bytes = from_base64(stored.get_ref<const std::string&>());
+  check(bytes && bytes->size() % sizeof(T) == 0, "answers: the saved {} are no numbers", name);
+  numbers.resize(bytes->size() / sizeof(T));
+  std::memcpy(numbers.data(), bytes->data(), bytes->size());
+}
+
 }  // namespace
 
 Json WrittenRows::state() const {
-  return {{"tokens", tokens},    {"targets", targets}, {"advantages", advantages},
-          {"returns", returns},  {"values", values},   {"log_probs", log_probs},
-          {"supports", supports}};
+  return {{"tokens", packed(tokens)},         {"targets", packed(targets)},
+          {"advantages", packed(advantages)}, {"returns", packed(returns)},
+          {"values", packed(values)},         {"log_probs", packed(log_probs)},
+          {"supports", packed(supports)}};
 }
 
 void WrittenRows::restore(const Json& state) {
-  state.at("tokens").get_to(tokens);
-  state.at("targets").get_to(targets);
-  state.at("advantages").get_to(advantages);
-  state.at("returns").get_to(returns);
-  state.at("values").get_to(values);
-  state.at("log_probs").get_to(log_probs);
+  unpack(state, "tokens", tokens);
+  unpack(state, "targets", targets);
+  unpack(state, "advantages", advantages);
+  unpack(state, "returns", returns);
+  unpack(state, "values", values);
+  unpack(state, "log_probs", log_probs);
   if (state.contains("supports")) {  // checkpoints of before have none
-    state.at("supports").get_to(supports);
+    unpack(state, "supports", supports);
   }
 }
 

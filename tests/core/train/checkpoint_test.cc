@@ -75,6 +75,19 @@ TEST(Checkpoint, ReadsBackWhatWasSaved) {
   EXPECT_EQ(progress.threads, 3);
 }
 
+TEST(Checkpoint, ReadsStatesOfAnySizeBack) {
+  const TemporaryFolder folder;
+  CheckpointContents large = contents(3);
+  large.progress.callbacks["answers"] = {{"rows", std::string(3 << 20, 'A')}};
+  large.progress.frozen = {.checkpoint = "checkpoints/step-00000040", .manifest = "ab"};
+  save_checkpoint(real_files(), folder / "large", large);
+  const ProgressState read = read_progress(real_files(), folder / "large");
+  EXPECT_EQ(read.callbacks, large.progress.callbacks);
+  ASSERT_TRUE(read.frozen.has_value());
+  EXPECT_EQ(read.frozen->checkpoint, "checkpoints/step-00000040");
+  EXPECT_EQ(read.frozen->manifest, "ab");
+}
+
 TEST(Checkpoint, DependsOnTheStateAlone) {
   const TemporaryFolder folder;
   save_checkpoint(real_files(), folder / "here", contents(3));

@@ -1,0 +1,67 @@
+// Weights that no step of a run changes, where they are those of a run that goes on meanwhile.
+#include <gmock/gmock.h>
+
+#include "core/base/error.h"
+#include "core/train/checkpoint.h"
+#include "tests/suites/transformer/alignment/answer_runs.h"
+
+namespace mstrain {
+namespace {
+
+using testing::HasSubstr;
+
+class FrozenOrigins : public AnswerRuns {
+ protected:
+  YamlNode base(int64_t steps) { return tree("base", "type: sft", "", steps); }
+  YamlNode upon_base(const std::string& name, const std::string& objective, const std::string& more,
+                     int64_t steps) {
+    YamlNode config = tree(name, objective, more, steps);
+    apply_overrides(config, Overrides{"model.init.from=" + folder_ / "base"});
+    return config;
+  }
+  std::string checkpoint(int64_t step) {
+    return folder_ / "base/checkpoints/" + checkpoint_name(step);
+  }
+  std::string refused(const YamlNode& config) {
+    try {
+      train(config);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+};
+
+TEST_F(FrozenOrigins, StayThoseThatTheRunBeganWith) {
+  train(base(6));
+  const std::pair<const char*, const char*> kinds[] = {
+      {"type: dpo", ""}, {"type: sft", ", lora: {rank: 2}"}, {"type: dpo", ", lora: {rank: 2}"}};
+  std::vector<std::vector<double>> straight;
+  for (size_t i = 0; i < std::size(kinds); ++i) {
+    const auto& [objective, more] = kinds[i];
+    straight.push_back(
+        of(train(upon_base("straight" + std::to_string(i), objective, more, 12)), "loss"));
+    train(upon_base("run" + std::to_string(i), objective, more, 6));
+  }
+  train(base(12));
+  for (size_t i = 0; i < std::size(kinds); ++i) {
+    const auto& [objective, more] = kinds[i];
+    EXPECT_EQ(of(train(upon_base("run" + std::to_string(i), objective, more, 12)), "loss"),
+              straight[i])
+        << objective << more;
+  }
+  // From the beginning they are what the base has come to.
+  EXPECT_EQ(of(train(upon_base("anew", "type: dpo", "", 12)), "loss").size(), 12U);
+
+  // Others under the same name, and none.
+  real_files().rename(checkpoint(6), folder_ / "aside");
+  EXPECT_THAT(refused(upon_base("run0", "type: dpo", "", 18)),
+              HasSubstr(checkpoint(6) + ", upon whose weights " + folder_ / "run0" +
+                        " stands, is gone; bring it back, or begin anew with --restart"));
+  real_files().rename(checkpoint(12), checkpoint(6));
+  EXPECT_THAT(refused(upon_base("run0", "type: dpo", "", 18)),
+              HasSubstr("checkpoints/step-00000006 of model.init.from holds others now"));
+}
+
+}  // namespace
+}  // namespace mstrain
