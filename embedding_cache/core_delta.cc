@@ -159,8 +159,9 @@ std::vector<Core::KnownRow> Core::known_rows(uint32_t index, std::span<const Id>
   read_through(tiers_, index, ids, into.data(), found.get());
   std::vector<KnownRow> out;
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (found[i]) {
-      out.push_back({ids[i], load_header(into[i])});
+    const RowHeader header = load_header(into[i]);
+    if (found[i] && header.updates > 0) {  // else host memory has its first values, to be read
+      out.push_back({ids[i], header});
     }
   }
   return out;

@@ -1,0 +1,66 @@
+// Rows that come from elsewhere into a cache, or a reader, that has some.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "core/base/error.h"
+#include "embedding_cache/cache.h"
+#include "embedding_cache/stats.h"
+#include "tests/embedding_cache/small_table.h"
+#include "tests/embedding_cache/stores.h"
+#include "tests/embedding_cache/temp_directory.h"
+
+namespace mstrain::embedding_cache {
+namespace {
+
+std::vector<Id> ids_of(Cache& cache) {
+  std::vector<Id> out;
+  cache.scan(0, [&](Id id, const std::byte*) { out.push_back(id); });
+  EXPECT_EQ(cache.stats().tables[0].rows, out.size());
+  return out;
+}
+
+void read(Cache& cache, std::span<const Id> ids) {
+  Ticket ticket = cache.prefetch(0, ids, 1, Use::kRead);
+  cache.wait(ticket);
+  cache.release(std::move(ticket));
+}
+
+// Rows expire after five steps.
+Options that_expire(const std::string& directory, StoreKind store) {
+  Options options = one_table(directory, store);
+  options.keep = 9;
+  options.tables[0].eviction.ttl_steps = 5;
+  return options;
+}
+
+TEST(Imports, IdsThatWereReadAloneAreNoRows) {
+  for (const StoreKind store : stores()) {
+    const TempDirectory directory;
+    std::filesystem::create_directories(directory.path());
+    Cache from = Cache::open(that_expire(directory / "from", store));
+    learn(from, 0, std::vector<Id>{1}, 1);
+    const CommitId first = from.commit_step(1);
+    from.export_delta(0, directory / "all");
+    learn(from, 0, std::vector<Id>{7, 8, 9}, 2);
+    learn(from, 0, std::vector<Id>{1}, 9);
+    EXPECT_EQ(from.evict(9), 3U);
+    EXPECT_EQ(from.export_delta(first, directory / "delta").tombstones, 3U);
+
+    Options options = one_table(directory / "to", store);
+    options.tables[0].eviction.max_rows = 3;
+    Cache to = Cache::open(options);
+    to.import_delta(directory / "all");
+    read(to, std::vector<Id>{7, 8, 9});
+    to.import_delta(directory / "delta");
+    EXPECT_EQ(ids_of(to), std::vector<Id>{1});
+    EXPECT_EQ(to.evict(9), 0U);
+    read(to, std::vector<Id>{5, 6});
+    to.load_weights(0, std::vector<Id>{5, 6}, std::vector<float>(4, 1.0F));
+    EXPECT_EQ(ids_of(to), (std::vector<Id>{1, 5, 6}));
+  }
+}
+
+}  // namespace
+}  // namespace mstrain::embedding_cache
