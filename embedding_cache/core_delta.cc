@@ -81,6 +81,8 @@ ExportSummary Core::import_delta(const std::string& path) {
         "{}: starts after step {} (commit {} where it was made), this cache holds step {}; import "
         "what lies between first, or an export of everything",
         path, head.since_step, head.since, newest_step());
+  check(head.step >= newest_step(), "{}: ends at step {}, this cache holds step {} already", path,
+        head.step, newest_step());
   flush_dirty(lock);
   reader.read([&](uint32_t table, std::span<const Id> ids, const std::byte* rows) {
     if (rows != nullptr) {

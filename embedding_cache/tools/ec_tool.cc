@@ -219,11 +219,10 @@ int import_file(const Arguments& args) {
   const uint64_t file_step = DeltaReader(real_files(), path).head().step;
   Cache cache = Cache::open(options);
   const ExportSummary summary = cache.import_delta(path);
-  const uint64_t step = std::max(cache.last_step(), file_step);
   const std::string blob(as_text(cache.user_blob()));
-  const CommitId id = cache.commit_step(step, as_bytes(blob));
+  const CommitId id = cache.commit_step(file_step, as_bytes(blob));
   fmt::print("{}: {} rows, {} tombstones; commit {} of step {}\n", directory, summary.rows,
-             summary.tombstones, id, step);
+             summary.tombstones, id, file_step);
   return 0;
 }
 

@@ -62,5 +62,39 @@ TEST(Imports, IdsThatWereReadAloneAreNoRows) {
   }
 }
 
+// A row forgotten and begun anew stays, and one forgotten for good does not come back.
+TEST(Imports, NoDeltaTakesACacheBack) {
+  for (const StoreKind store : stores()) {
+    const TempDirectory directory;
+    std::filesystem::create_directories(directory.path());
+    Cache from = Cache::open(that_expire(directory / "from", store));
+    learn(from, 0, std::vector<Id>{1, 7}, 1);
+    const CommitId first = from.commit_step(1);
+    from.export_delta(0, directory / "all");
+    learn(from, 0, std::vector<Id>{1}, 9);
+    from.evict(9);
+    const CommitId second = from.commit_step(9);
+    from.export_delta(first, directory / "without");
+    learn(from, 0, std::vector<Id>{7}, 20);
+    from.evict(20);  // forgets 1
+    from.export_delta(second, directory / "again");
+
+    Cache to = Cache::open(one_table(directory / "to", store));
+    for (const char* file : {"all", "without", "without", "again", "again"}) {
+      to.import_delta(directory / file);
+    }
+    const std::string digest = to.digest();
+    EXPECT_EQ(digest, from.digest());
+    for (const char* file : {"without", "all"}) {
+      EXPECT_THAT([&] { to.import_delta(directory / file); },
+                  testing::ThrowsMessage<Error>(
+                      testing::AllOf(testing::HasSubstr(std::string(file) + ": ends at step "),
+                                     testing::HasSubstr("this cache holds step 20 already"))));
+    }
+    EXPECT_EQ(to.digest(), digest);
+    EXPECT_EQ(ids_of(to), std::vector<Id>{7});
+  }
+}
+
 }  // namespace
 }  // namespace mstrain::embedding_cache
