@@ -58,7 +58,7 @@ struct Table {
   std::deque<TicketState*>
       training;  // open tickets of training without an update yet, in the order of prefetch
   std::unordered_map<Id, std::vector<std::byte>> shadow;
-  uint64_t loaded = 0;  // rows that came by ascending loads alone
+  std::optional<uint64_t> loaded = 0;  // rows that came by ascending loads alone; none: some went
   Id last_loaded = 0;
   TableStats stats;
 };

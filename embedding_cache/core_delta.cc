@@ -183,7 +183,7 @@ std::vector<Core::KnownRow> Core::known_rows(uint32_t index, std::vector<Id>&& i
 
 // Rows loaded in ascending order into a fresh table are new; otherwise the store is asked.
 bool Core::may_replace(const Table& table, std::span<const Id> ids) {
-  return table.rows != table.loaded || (table.loaded > 0 && ids.front() <= table.last_loaded);
+  return table.rows != table.loaded || (table.rows > 0 && ids.front() <= table.last_loaded);
 }
 
 void Core::check_not_older(uint32_t index, std::span<const Id> ids, const std::byte* records) {
@@ -214,7 +214,7 @@ void Core::apply_rows(uint32_t index, std::span<const Id> ids, const std::byte* 
   if (may_replace(table, ids)) {
     known = known_rows(index, ids).size();
   } else {
-    table.loaded += ids.size();
+    *table.loaded += ids.size();
     table.last_loaded = ids.back();
   }
   std::vector<RowWrite> rows;

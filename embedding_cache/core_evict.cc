@@ -144,6 +144,7 @@ void Core::forget_rows(uint32_t index, std::span<const Id> ids) {
       table.shadow.erase(id);
     }
     table.rows -= part.size();
+    table.loaded.reset();
   }
 }
 

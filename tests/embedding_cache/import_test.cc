@@ -96,5 +96,24 @@ TEST(Imports, NoDeltaTakesACacheBack) {
   }
 }
 
+// As many rows were loaded as there are, and none of these is of them.
+TEST(Imports, NoOlderRowReplacesOneAfterForgetting) {
+  for (const StoreKind store : stores()) {
+    const TempDirectory directory;
+    Cache cache = Cache::open(that_expire(directory.path(), store));
+    cache.load_weights(0, std::vector<Id>{1, 2, 3}, std::vector<float>(6, 1.0F));
+    learn(cache, 0, std::vector<Id>{200, 201, 202}, 9);
+    EXPECT_EQ(cache.evict(9), 3U);
+    const std::string digest = cache.digest();
+    EXPECT_THAT(
+        [&] { cache.load_weights(0, std::vector<Id>{200}, std::vector<float>(2, 7.0F)); },
+        testing::ThrowsMessage<Error>(testing::HasSubstr("row 200 of table \"t\" was learned")));
+    EXPECT_EQ(cache.digest(), digest);
+    EXPECT_EQ(ids_of(cache), (std::vector<Id>{200, 201, 202}));
+    cache.load_weights(0, std::vector<Id>{1, 300}, std::vector<float>(4, 7.0F));
+    EXPECT_EQ(ids_of(cache), (std::vector<Id>{1, 200, 201, 202, 300}));
+  }
+}
+
 }  // namespace
 }  // namespace mstrain::embedding_cache
