@@ -273,6 +273,8 @@ class Core : public std::enable_shared_from_this<Core> {
   uint64_t newest_step() const;  // that any table has seen
   void prune_tombstones();
   void forget_rows(uint32_t table, std::span<const Id> ids);
+  // Returns how many.
+  uint64_t forget_others(uint32_t table, std::vector<Id>&& stay);
   void sweep(Sweep& sweep);  // in a thread of its own
   void sweep_table(Sweep& sweep, uint32_t table);
   void stop_sweep();

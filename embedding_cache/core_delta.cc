@@ -84,9 +84,15 @@ ExportSummary Core::import_delta(const std::string& path) {
   check(head.step >= newest_step(), "{}: ends at step {}, this cache holds step {} already", path,
         head.step, newest_step());
   flush_dirty(lock);
+  // Of a file of everything, which names no row that has gone.
+  std::vector<std::vector<Id>> stay(tables.size());
   reader.read([&](uint32_t table, std::span<const Id> ids, const std::byte* rows) {
-    if (rows != nullptr) {
-      check_not_older(table, ids, rows);
+    if (rows == nullptr) {
+      return;
+    }
+    check_not_older(table, ids, rows);
+    if (head.since == 0 && tables[table]->rows > 0) {
+      stay[table].insert(stay[table].end(), ids.begin(), ids.end());
     }
   });
   for (const auto& table : tables) {
@@ -94,6 +100,9 @@ ExportSummary Core::import_delta(const std::string& path) {
     table->last_step = std::max(table->last_step, table->learned_step);
   }
   ExportSummary summary;
+  for (uint32_t t = 0; head.since == 0 && t < tables.size(); ++t) {
+    summary.tombstones += forget_others(t, std::move(stay[t]));
+  }
   reader.read([&](uint32_t table, std::span<const Id> ids, const std::byte* rows) {
     if (rows != nullptr) {
       apply_rows(table, ids, rows);
@@ -108,6 +117,22 @@ ExportSummary Core::import_delta(const std::string& path) {
     summary.tombstones += ids.size();
   });
   return summary;
+}
+
+// Everything is quiet and flushed.
+uint64_t Core::forget_others(uint32_t index, std::vector<Id>&& stay) {
+  if (tables[index]->rows == 0) {
+    return 0;
+  }
+  std::sort(stay.begin(), stay.end());
+  std::vector<Id> gone;
+  store_->scan(index, [&](Id id, const std::byte*) {
+    if (!std::binary_search(stay.begin(), stay.end(), id)) {
+      gone.push_back(id);
+    }
+  });
+  forget_rows(index, gone);
+  return gone.size();
 }
 
 uint64_t Core::newest_step() const {

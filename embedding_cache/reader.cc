@@ -93,6 +93,7 @@ struct Generation {
   CommitStore from;
   std::vector<std::unique_ptr<ReaderTable>> tables;
   uint64_t step = 0;
+  bool is_replaced = false;  // by a delta of everything, with the others that came after it
 
   const ReaderTable& at(uint32_t table) const {
     check(table < tables.size(), "embedding_cache: table {} of {}", table, tables.size());
@@ -283,6 +284,7 @@ void Reader::lookup(uint32_t index, std::span<const Id> ids, float* out, size_t 
                     bool* found) const {
   const std::shared_lock lock_of_all(state_->mutex);
   const reader_detail::ReaderTable& table = state_->now->at(index);
+  const bool is_replaced = state_->now->is_replaced;
   const uint32_t width = table.layout.width();
   check(stride >= width, "embedding_cache: lookup: rows of {} floats do not fit a stride of {}",
         width, stride);
@@ -294,9 +296,9 @@ void Reader::lookup(uint32_t index, std::span<const Id> ids, float* out, size_t 
       found[i] = false;
     }
     const uint64_t newer = table.delta.find(ids[i]);
-    if (newer == IdMap::kNone) {
+    if (newer == IdMap::kNone && !is_replaced) {
       by_shard[reader_detail::shard_of(ids[i])].emplace_back(ids[i], i);
-    } else if (newer == reader_detail::kGone) {
+    } else if (newer == reader_detail::kGone || newer == IdMap::kNone) {
       table.untrained(ids[i], out + i * stride);
       ++gone;
     } else {
@@ -361,6 +363,13 @@ ExportSummary Reader::apply_delta(const std::string& path) {
         head.since_step, now.step);
   check(head.step >= now.step, "{}: ends at step {}, this reader holds step {} already", path,
         head.step, now.step);
+  if (head.since == 0) {  // it names no row that has gone
+    now.is_replaced = true;
+    for (const auto& table : now.tables) {
+      table->delta.clear();
+      table->delta_weights.clear();
+    }
+  }
   ExportSummary summary;
   delta.read([&](uint32_t t, std::span<const Id> ids, const std::byte* rows) {
     reader_detail::ReaderTable& table = *now.tables[t];

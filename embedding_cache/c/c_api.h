@@ -57,7 +57,7 @@ int ec_confirm_commit(ec_cache* cache, uint64_t commit);
 int ec_evict(ec_cache* cache, uint64_t step, uint64_t* rows);
 /* What changed after commit `since` (0: everything) to a file; `weights_only`: without optimizer state. */
 int ec_export_delta(ec_cache* cache, uint64_t since, const char* path, int weights_only);
-/* Takes over such a file with optimizer state. */
+/* Takes over such a file with optimizer state, one of everything in place of all rows. */
 int ec_import_delta(ec_cache* cache, const char* path);
 
 /* Text about the cache: "stats" (JSON), "digest", "blob" (of the commit resumed from), "commit" and "step" (numbers), "options" (YAML),

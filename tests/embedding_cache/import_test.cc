@@ -2,10 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 
 #include "core/base/error.h"
-#include "embedding_cache/cache.h"
+#include "embedding_cache/reader.h"
 #include "embedding_cache/stats.h"
 #include "tests/embedding_cache/small_table.h"
 #include "tests/embedding_cache/stores.h"
@@ -112,6 +113,60 @@ TEST(Imports, NoOlderRowReplacesOneAfterForgetting) {
     EXPECT_EQ(ids_of(cache), (std::vector<Id>{200, 201, 202}));
     cache.load_weights(0, std::vector<Id>{1, 300}, std::vector<float>(4, 7.0F));
     EXPECT_EQ(ids_of(cache), (std::vector<Id>{1, 200, 201, 202, 300}));
+  }
+}
+
+// It names no row that has gone, and what takes it may be at any earlier step.
+TEST(Imports, AnExportOfEverythingReplacesWhatIsThere) {
+  for (const StoreKind store : stores()) {
+    const TempDirectory directory;
+    std::filesystem::create_directories(directory.path());
+    Options options = that_expire(directory / "from", store);
+    Cache from = Cache::open(options);
+    learn(from, 0, std::vector<Id>{1, 2, 3}, 1);
+    const CommitId first = from.commit_step(1);
+    Reader reader = Reader::open({.directory = options.directory});
+    const std::vector<Id> ids{1, 2, 3, 4, 77};
+    std::vector<float> weights(10);
+    std::array<bool, 5> found{};
+    reader.lookup(0, ids, weights.data(), 2, found.data());  // 1, 2 and 3 are in its memory
+    EXPECT_EQ(found, (std::array{true, true, true, false, false}));
+    learn(from, 0, std::vector<Id>{3}, 2);
+    from.export_delta(first, directory / "third");
+    reader.apply_delta(directory / "third");
+    learn(from, 0, std::vector<Id>{2, 4}, 9);
+    EXPECT_EQ(from.evict(9), 2U);
+    from.export_delta(0, directory / "all");
+
+    reader.apply_delta(directory / "all");
+    reader.lookup(0, ids, weights.data(), 2, found.data());
+    EXPECT_EQ(found, (std::array{false, true, false, true, false}));
+    EXPECT_EQ(reader.stats().delta_rows, 2U);
+    const CommitId second = from.commit_step(9);
+    std::vector<float> of_commit(10);
+    Reader::open({.directory = options.directory}).lookup(0, ids, of_commit.data(), 2);
+    EXPECT_EQ(weights, of_commit);
+
+    Options others = one_table(directory / "to", store);
+    others.keep = 9;
+    Cache to = Cache::open(others);
+    learn(to, 0, std::vector<Id>{1, 2, 5}, 1);
+    const CommitId before = to.commit_step(1);
+    const ExportSummary summary = to.import_delta(directory / "all");
+    EXPECT_EQ(std::pair(summary.rows, summary.tombstones), std::pair(uint64_t{2}, uint64_t{2}));
+    EXPECT_EQ(ids_of(to), (std::vector<Id>{2, 4}));
+    EXPECT_EQ(to.digest(), from.digest());
+    EXPECT_EQ(to.export_delta(before, directory / "of it").tombstones, 2U) << "1 and 5";
+
+    learn(from, 0, std::vector<Id>{1}, 10);
+    from.export_delta(second, directory / "more");
+    reader.apply_delta(directory / "more");
+    reader.lookup(0, ids, weights.data(), 2, found.data());
+    EXPECT_EQ(found, (std::array{true, true, false, true, false}));
+    from.commit_step(11);
+    EXPECT_TRUE(reader.move_to());
+    reader.lookup(0, ids, weights.data(), 2, found.data());
+    EXPECT_EQ(found, (std::array{true, true, false, true, false}));
   }
 }
 
