@@ -200,8 +200,8 @@ class Cache {
   // the tables have learned step - ttl_steps it is of no use for old rows, and evict() looks itself.
   void start_evict(uint64_t step, const SumOver& sum = {});
 
-  // Writes the rows that learned after commit `since` (0: all) as one file; tombstones name the rows that are gone. `with_state` decides
-  // whether the optimizer state goes along. Reads the sorted files with such rows, not the others. No ticket may be open.
+  // Writes the rows that learned, or were loaded, after commit `since` (0: all) as one file; tombstones name the rows that are gone. `with_state`
+  // decides whether the optimizer state goes along. Reads the sorted files with such rows, not the others. No ticket may be open.
   ExportSummary export_delta(CommitId since, const std::string& path, bool with_state = true);
   // Takes over the rows and tombstones of a file that has the state, begins no later than what is here ends, and ends no earlier. One of
   // everything takes the place of all rows, and its tombstones are the rows that went. A row that is here must not be newer than its

@@ -44,8 +44,8 @@ struct Table {
   Dedup dedup;
   LookAhead window;
   AdmissionFilter admission;
-  SharedIdMap
-      tombstones;  // id -> step at which the row was forgotten, later than that of a commit that is kept
+  // Id -> step, later than that of a commit that is kept, at which its row was forgotten, or one of an earlier step came from elsewhere.
+  SharedIdMap tombstones;
   uint64_t learned_step = 0;
   uint64_t last_step = 0;  // of the newest training ticket that has learned or is open
   // One that had not learned went since: it may be prefetched again, before those announced.
@@ -272,6 +272,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::vector<KnownRow> known_rows(uint32_t table, std::vector<Id>&& ids);
   uint64_t newest_step() const;  // that any table has seen
   void prune_tombstones();
+  void note_change(Table& table, Id id) const;
   void forget_rows(uint32_t table, std::span<const Id> ids);
   // Returns how many.
   uint64_t forget_others(uint32_t table, std::vector<Id>&& stay);

@@ -40,21 +40,10 @@ ExportSummary Core::export_delta(CommitId since, const std::string& path, bool w
   }
   DeltaWriter writer(*files, path, head);
   for (uint32_t t = 0; t < tables.size(); ++t) {
-    Table& table = *tables[t];
-    std::vector<Id> gone;
-    store_->scan(t, since_step, [&](Id id, const std::byte* record) {
-      table.tombstones.erase(id);  // the row has come back
-      writer.add(t, id, with_state ? record : record + kHeaderBytes);
-    });
-    table.tombstones.each([&](Id id, uint64_t step) {
-      if (since != 0 && step > since_step) {
-        gone.push_back(id);
-      }
-    });
-    std::sort(gone.begin(), gone.end());
-    for (const Id id : gone) {
-      writer.add_tombstone(t, id);
-    }
+    const Table& table = *tables[t];
+    std::vector<std::pair<Id, uint64_t>> changed;
+    table.tombstones.each([&](Id id, uint64_t step) { changed.emplace_back(id, step); });
+    writer.add_table(t, *store_, table.layout.record_bytes(), changed);
   }
   writer.finish();
   return {.rows = writer.rows(), .tombstones = writer.tombstones()};
@@ -248,8 +237,12 @@ void Core::apply_rows(uint32_t index, std::span<const Id> ids, const std::byte* 
     rows.push_back({index, ids[i], records + i * bytes});
   }
   write_to(tiers_, rows);
-  for (const Id id : ids) {
-    table.tombstones.erase(id);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (barrier_step_ > 0 && load_header(records + i * bytes).step <= barrier_step_) {
+      note_change(table, ids[i]);  // which the step of the row does not tell
+    } else {
+      table.tombstones.erase(ids[i]);
+    }
   }
   table.rows += ids.size() - known;
   const bool filtered = table.options.admission.kind != AdmissionKind::kNone;

@@ -127,6 +127,11 @@ uint64_t Core::forget_up_to(uint32_t index, std::span<const ScoredRow> rows,
   return ids.size();
 }
 
+void Core::note_change(Table& table, Id id) const {
+  // Later than the last commit, so that a delta since that one tells it; no later than the next one, or than the row if it comes back.
+  table.tombstones.set(id, std::max(table.last_step, barrier_step_ + 1));
+}
+
 // Rows that exist, ascending. None is on its way to the store.
 void Core::forget_rows(uint32_t index, std::span<const Id> ids) {
   Table& table = *tables[index];
@@ -138,8 +143,7 @@ void Core::forget_rows(uint32_t index, std::span<const Id> ids) {
     }
     write_to(tiers_, deletes);
     for (const Id id : part) {
-      // Later than the last commit, so that a delta since that one tells it; no later than the next one, or than the row if it comes back.
-      table.tombstones.set(id, std::max(table.last_step, barrier_step_ + 1));
+      note_change(table, id);
       table.admission.forget(id);
       table.shadow.erase(id);
     }

@@ -1,5 +1,7 @@
 #include "embedding_cache/delta.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "core/base/json.h"
 #include "embedding_cache/bytes.h"
@@ -11,7 +13,7 @@ constexpr std::string_view kDeltaMagic = "MSECDEL1";
 constexpr uint32_t kRows = 1;
 constexpr uint32_t kTombstones = 2;
 constexpr uint32_t kEnd = 0xffffffffU;
-constexpr uint64_t kBlockRows = 8192;
+constexpr size_t kBlockRows = 8192;
 
 std::string print_head(const DeltaHead& head) {
   OrderedJson json;
@@ -56,10 +58,7 @@ DeltaHead parse_head(std::string_view text, const std::string& path) {
 }  // namespace
 
 DeltaWriter::DeltaWriter(FileSystem& files, const std::string& path, const DeltaHead& head)
-    : file_(files, path) {
-  for (const DeltaTable& table : head.tables) {
-    row_bytes_.push_back(table.row_bytes);
-  }
+    : file_(files, path), head_(head) {
   const std::string text = print_head(head);
   std::string out(kDeltaMagic);
   put(out, static_cast<uint32_t>(text.size()));
@@ -86,14 +85,15 @@ void DeltaWriter::flush() {
   pending_ = 0;
 }
 
-void DeltaWriter::add(uint32_t table, Id id, const std::byte* row) {
+void DeltaWriter::add(uint32_t table, Id id, const std::byte* record) {
   if (table != table_ || kind_ != kRows || pending_ == kBlockRows) {
     flush();
     table_ = table;
     kind_ = kRows;
   }
   put(ids_, id);
-  payload_.append(reinterpret_cast<const char*>(row), row_bytes_[table]);
+  payload_.append(reinterpret_cast<const char*>(record + (head_.with_state ? 0 : kHeaderBytes)),
+                  head_.tables[table].row_bytes);
   ++pending_;
   ++rows_;
 }
@@ -107,6 +107,45 @@ void DeltaWriter::add_tombstone(uint32_t table, Id id) {
   put(ids_, id);
   ++pending_;
   ++tombstones_;
+}
+
+void DeltaWriter::add_table(uint32_t table, RowStore& store, uint32_t record_bytes,
+                            std::span<const std::pair<Id, uint64_t>> changed) {
+  std::vector<Id> named;
+  for (const auto& [id, step] : changed) {
+    if (head_.since != 0 && step > head_.since_step) {
+      named.push_back(id);
+    }
+  }
+  std::sort(named.begin(), named.end());
+  store.scan(table, head_.since_step, [&](Id id, const std::byte* record) {
+    // A scan may show what such a row was before it went and an older one came.
+    if (!std::binary_search(named.begin(), named.end(), id)) {
+      add(table, id, record);
+    }
+  });
+  flush();  // ids of a block ascend
+  std::vector<std::byte> records(std::min(named.size(), kBlockRows) * record_bytes);
+  std::vector<std::byte*> into;
+  for (size_t i = 0; i < records.size(); i += record_bytes) {
+    into.push_back(records.data() + i);
+  }
+  const auto found = std::make_unique<bool[]>(into.size());
+  std::vector<Id> gone;
+  for (size_t begin = 0; begin < named.size(); begin += kBlockRows) {
+    const auto part = std::span(named).subspan(begin, std::min(kBlockRows, named.size() - begin));
+    store.read(table, part, into.data(), found.get());
+    for (size_t i = 0; i < part.size(); ++i) {
+      if (found[i]) {
+        add(table, part[i], into[i]);
+      } else {
+        gone.push_back(part[i]);
+      }
+    }
+  }
+  for (const Id id : gone) {
+    add_tombstone(table, id);
+  }
 }
 
 void DeltaWriter::finish() {

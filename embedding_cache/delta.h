@@ -5,11 +5,13 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/io/atomic_file.h"
-#include "embedding_cache/options.h"
+#include "embedding_cache/row_store.h"
 
 namespace mstrain::embedding_cache {
 
@@ -32,18 +34,22 @@ struct DeltaHead {
 class DeltaWriter {
  public:
   DeltaWriter(FileSystem& files, const std::string& path, const DeltaHead& head);
-  void add(uint32_t table, Id id, const std::byte* row);  // ascending ids of one table
-  void add_tombstone(uint32_t table, Id id);
+  // Of a table in `store`, the rows that learned since, and what has become of the ids that `changed` (id, step) has of later steps: a row, or a
+  // tombstone.
+  void add_table(uint32_t table, RowStore& store, uint32_t record_bytes,
+                 std::span<const std::pair<Id, uint64_t>> changed);
   void finish();
   uint64_t rows() const { return rows_; }
   uint64_t tombstones() const { return tombstones_; }
 
  private:
+  void add(uint32_t table, Id id, const std::byte* record);
+  void add_tombstone(uint32_t table, Id id);
   void flush();
   void write(std::string_view bytes);
 
   AtomicFile file_;
-  std::vector<uint32_t> row_bytes_;
+  DeltaHead head_;
   uint32_t crc_ = 0;
   uint32_t table_ = 0;
   uint32_t kind_ = 0;

@@ -181,21 +181,7 @@ int export_commit(const Arguments& args) {
   const std::vector<TableState> states = parse_state(files.read(state), state);
   DeltaWriter writer(files, path, head);
   for (uint32_t t = 0; t < commit.layouts.size(); ++t) {
-    std::vector<Id> back;  // forgotten once, but there again
-    const auto& tombstones = states.at(t).tombstones;
-    commit.store->scan(t, head.since_step, [&](Id id, const std::byte* record) {
-      writer.add(t, id, with_state ? record : record + kHeaderBytes);
-      if (std::binary_search(tombstones.begin(), tombstones.end(), std::pair(id, uint64_t{0}),
-                             [](const auto& a, const auto& b) { return a.first < b.first; })) {
-        back.push_back(id);
-      }
-    });
-    for (const auto& [id, step] : tombstones) {
-      if (since != 0 && step > head.since_step &&
-          !std::binary_search(back.begin(), back.end(), id)) {
-        writer.add_tombstone(t, id);
-      }
-    }
+    writer.add_table(t, *commit.store, commit.layouts[t].record_bytes(), states.at(t).tombstones);
   }
   writer.finish();
   fmt::print("{}: {} rows, {} tombstones of step {}\n", path, writer.rows(), writer.tombstones(),

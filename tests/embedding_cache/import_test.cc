@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
 #include <filesystem>
+#include <memory>
 
 #include "core/base/error.h"
 #include "embedding_cache/reader.h"
@@ -167,6 +169,51 @@ TEST(Imports, AnExportOfEverythingReplacesWhatIsThere) {
     EXPECT_TRUE(reader.move_to());
     reader.lookup(0, ids, weights.data(), 2, found.data());
     EXPECT_EQ(found, (std::array{true, true, false, true, false}));
+  }
+}
+
+// Weights that are loaded are of step 0, and records may be of any.
+TEST(Imports, DeltasTellOfOlderRowsThatCameAfterTheirCommit) {
+  for (const StoreKind store : stores()) {
+    const TempDirectory directory;
+    std::filesystem::create_directories(directory.path());
+    const Options options = that_expire(directory / "from", store);
+    auto from = std::make_unique<Cache>(Cache::open(options));
+    learn(*from, 0, std::vector<Id>{1, 40, 60}, 5);
+    const CommitId first = from->commit_step(5);
+    Reader reader = Reader::open({.directory = options.directory});
+    Cache to = Cache::open(one_table(directory / "to", store));
+    from->export_delta(0, directory / "all");
+    to.import_delta(directory / "all");
+    const auto send = [&](CommitId since) {
+      const ExportSummary summary = from->export_delta(since, directory / "delta");
+      to.import_delta(directory / "delta");
+      EXPECT_EQ(to.digest(), from->digest());
+      reader.apply_delta(directory / "delta");
+      from->scan(0, [&](Id id, const std::byte* record) {
+        std::array<float, 2> served{};
+        reader.lookup(0, std::span(&id, 1), served.data(), 2);
+        EXPECT_EQ(std::memcmp(served.data(), record + kHeaderBytes, sizeof served), 0) << id;
+      });
+      return std::pair(summary.rows, summary.tombstones);
+    };
+    using Counts = std::pair<uint64_t, uint64_t>;
+
+    from->load_weights(0, std::vector<Id>{20, 50, 51, 52}, std::vector<float>(8, 3.0F));
+    EXPECT_EQ(send(first), Counts(4, 0));
+    learn(*from, 0, std::vector<Id>{1, 51, 60}, 6);
+    const CommitId second = from->commit_step(6);
+    from.reset();
+    from = std::make_unique<Cache>(Cache::open(options));
+    EXPECT_EQ(send(first), Counts(6, 0));  // all but 40
+    EXPECT_EQ(send(second), Counts(0, 0));
+
+    learn(*from, 0, std::vector<Id>{51}, 11);
+    EXPECT_EQ(from->evict(11), 6U);
+    EXPECT_EQ(send(first), Counts(1, 6));
+    from->load_weights(0, std::vector<Id>{40}, std::vector<float>(2, 4.0F));
+    EXPECT_EQ(send(second), Counts(2, 5));
+    EXPECT_EQ(ids_of(to), (std::vector<Id>{40, 51}));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "embedding_cache/rehearsal.h"
 #include "tests/amount.h"
+#include "tests/embedding_cache/small_table.h"
 #include "tests/embedding_cache/temp_directory.h"
 
 namespace mstrain::embedding_cache {
@@ -53,6 +54,23 @@ TEST(Tool, ExportsNoDifferenceBetweenLinesOfCommits) {
     const Result result = tool(exported + along);
     EXPECT_EQ(result.status, 0) << result.output;
   }
+}
+
+TEST(Tool, ExportsWhatWasLoadedAfterACommit) {
+  const TempDirectory directory;
+  const TempDirectory out;
+  {
+    Cache cache = Cache::open(one_table(directory.path(), StoreKind::kAuto));
+    learn(cache, 0, std::vector<Id>{1, 40}, 5);
+    const CommitId first = cache.commit_step(5);
+    cache.load_weights(0, std::vector<Id>{2, 3, 50}, std::vector<float>(6, 3.0F));
+    learn(cache, 0, std::vector<Id>{3, 40}, 6);
+    cache.commit(cache.prepare(6), std::vector<CommitId>{first});
+  }
+  real_files().create_directories(out.path());
+  const Result result =
+      tool("export " + directory.path() + " " + (out / "delta") + " --since 1 --weights-only");
+  EXPECT_THAT(result.output, HasSubstr("4 rows, 0 tombstones of step 6"));
 }
 
 TEST(Tool, LooksChecksAndMoves) {
