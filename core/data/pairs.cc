@@ -103,7 +103,8 @@ std::span<const int32_t> Pairs::text(int64_t index) const {
   return std::span(ids_).subspan(begin, ends_[i] - begin);
 }
 
-PairCorpus open_pairs(FileSystem& files, const DataConfig& config, int64_t sentinels,
+PairCorpus open_pairs(FileSystem& files, const DataConfig& config,
+                      const Seq2SeqVocabulary::OfModel& model,
                       std::shared_ptr<const Tokenizer> tokenizer, const YamlNode& tree) {
   check_data_config(config, tree);
   check(tokenizer == nullptr || fits(config.tokenizer.type, tokenizer->name()),
@@ -127,7 +128,7 @@ PairCorpus open_pairs(FileSystem& files, const DataConfig& config, int64_t senti
       tokenizer != nullptr ? std::move(tokenizer) : for_key(tree, "data.tokenizer", [&] {
         return make_tokenizer(files, config.tokenizer, texts);
       });
-  const Seq2SeqVocabulary vocabulary(corpus.tokenizer, sentinels);
+  const Seq2SeqVocabulary vocabulary(corpus.tokenizer, model);
   Texts cut_off;
   for (size_t i = 0; i < sources.size(); ++i) {
     corpus.train.push_back(

@@ -51,8 +51,9 @@ struct PairCorpus {
 };
 
 // As open_corpus(), for files of pairs alone: what is held out where data.valid is null, tokenizers of characters, blends,
-// errors. `sentinels` of the vocabulary that texts are read with.
-PairCorpus open_pairs(FileSystem& files, const DataConfig& config, int64_t sentinels,
+// errors. `model`: of the vocabulary that texts are read with.
+PairCorpus open_pairs(FileSystem& files, const DataConfig& config,
+                      const Seq2SeqVocabulary::OfModel& model,
                       std::shared_ptr<const Tokenizer> tokenizer = nullptr,
                       const YamlNode& tree = YamlNode());
 

@@ -27,9 +27,11 @@ std::optional<int32_t> end_of(const Tokenizer& tokenizer) {
 
 }  // namespace
 
-Seq2SeqVocabulary::Seq2SeqVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int64_t sentinels,
+Seq2SeqVocabulary::Seq2SeqVocabulary(std::shared_ptr<const Tokenizer> tokenizer,
                                      const OfModel& model)
-    : tokenizer_(std::move(tokenizer)), sentinels_(sentinels), size_(tokenizer_->vocab_size()) {
+    : tokenizer_(std::move(tokenizer)),
+      sentinels_(model.sentinels),
+      size_(tokenizer_->vocab_size()) {
   const auto next = [this] { return static_cast<int32_t>(size_++); };
   const auto own = [&, ids = size_](std::optional<int32_t> named, std::optional<int64_t> given) {
     const bool has_given = given && *given >= 0 && *given < ids;

@@ -19,12 +19,11 @@ class Seq2SeqVocabulary {
  public:
   // What a model says of its tokens; none: nothing.
   struct OfModel {
-    std::optional<int64_t> pad, end;
+    int64_t sentinels = 0;            // for a tokenizer that has none
+    std::optional<int64_t> pad, end;  // for what the tokenizer has, but does not name
   };
 
-  // `model`: for what the tokenizer has, but does not name.
-  Seq2SeqVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int64_t sentinels,
-                    const OfModel& model = {});
+  Seq2SeqVocabulary(std::shared_ptr<const Tokenizer> tokenizer, const OfModel& model);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   int64_t size() const { return size_; }

@@ -139,7 +139,7 @@ Answerer::Answerer(T5 model, std::shared_ptr<const Tokenizer> tokenizer, Executi
 std::vector<std::string> Answerer::generate(const Params& params,
                                             std::span<const std::string> prompts,
                                             const WriteOptions& options, const OnText& on_text) {
-  const Seq2SeqVocabulary vocabulary(tokenizer_, decoder_.config().extra_ids);
+  const Seq2SeqVocabulary vocabulary(tokenizer_, decoder_.config().tokens());
   std::vector<Ids> sources;
   for (const std::string& prompt : prompts) {
     sources.push_back(vocabulary.encode(prompt));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/base/config.h"
+#include "core/data/seq2seq_vocabulary.h"
 #include "core/nn/activation.h"
 #include "suites/transformer/hf/sections.h"
 
@@ -103,6 +104,9 @@ struct T5Config {
 
   int64_t decoder_layers() const { return num_decoder_layers.value_or(num_layers); }
   bool scales_outputs() const { return scale_outputs.value_or(tie_embeddings); }
+  Seq2SeqVocabulary::OfModel tokens() const {
+    return {.sentinels = extra_ids, .pad = pad_token.value, .end = eos_token.value};
+  }
 };
 
 // What one key alone cannot tell. Throws ConfigError, with the line where `tree`, the whole configuration, is what `config`

@@ -1,7 +1,6 @@
 #include "suites/transformer/t5/network.h"
 
 #include "core/base/error.h"
-#include "core/data/seq2seq_vocabulary.h"
 #include "core/data/windows.h"
 #include "core/ops/build.h"
 #include "core/ops/cross_entropy.h"
@@ -72,9 +71,7 @@ Computed T5Network::compute(const Params& params, const NamedTensors& inputs) co
 }
 
 TokensBeside T5Network::tokens_beside(std::shared_ptr<const Tokenizer> tokenizer) const {
-  const Seq2SeqVocabulary vocabulary(std::move(tokenizer), config_.extra_ids,
-                                     {config_.pad_token.value, config_.eos_token.value});
-  return vocabulary.beside();
+  return Seq2SeqVocabulary(std::move(tokenizer), config_.tokens()).beside();
 }
 
 std::unique_ptr<TextWriter> T5Network::writer(std::shared_ptr<const Tokenizer> tokenizer,

@@ -68,28 +68,24 @@ void T5Run::settle(int64_t ids, const YamlNode& tree) {
   }
 }
 
-Seq2SeqVocabulary T5Run::vocabulary_of(std::shared_ptr<const Tokenizer> tokenizer) const {
-  return {std::move(tokenizer), model.extra_ids, {model.pad_token.value, model.eos_token.value}};
-}
-
 std::optional<int64_t> T5Run::known_ids(FileSystem& files, const YamlNode& tree) const {
   if (!TextRun::known_ids(files, tree)) {
     return std::nullopt;
   }
   const std::string path = data.tokenizer.path.value_or("byte");
-  return vocabulary_of(load_tokenizer(files, path)).size();
+  return Seq2SeqVocabulary(load_tokenizer(files, path), model.tokens()).size();
 }
 
 void T5Run::open_data(FileSystem& files, const YamlNode& tree,
                       const std::optional<std::string>& folder) {
   if (is_pairs()) {
     pairs_ = std::make_shared<const PairCorpus>(
-        open_pairs(files, data, model.extra_ids, tokenizer_in(files, folder), tree));
+        open_pairs(files, data, model.tokens(), tokenizer_in(files, folder), tree));
     use({.tokenizer = pairs_->tokenizer, .identity = pairs_->identity});
   } else {
     open_text(files, tree, folder);
   }
-  vocabulary_ = std::make_shared<const Seq2SeqVocabulary>(vocabulary_of(corpus().tokenizer));
+  vocabulary_ = std::make_shared<const Seq2SeqVocabulary>(corpus().tokenizer, model.tokens());
   check_prompts(tree, [this](const std::string& prompt) { vocabulary_->encode(prompt); });
 }
 

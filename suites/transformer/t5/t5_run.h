@@ -43,8 +43,6 @@ class T5Run final : public RunOf<T5Config, T5Network, TextRun> {
                            const RowTokens& tokens, int64_t samples, TrainData& out);
 
   DataSection section_{sampling, data};
-  Seq2SeqVocabulary vocabulary_of(std::shared_ptr<const Tokenizer> tokenizer) const;
-
   std::shared_ptr<const Seq2SeqVocabulary> vocabulary_;
   std::shared_ptr<const PairCorpus> pairs_;
 };

@@ -34,7 +34,7 @@ TEST(Pairs, ReadsJsonLinesAndHoldsOutTheirEnd) {
   const Scratch scratch;
   DataConfig config = chars(scratch.write("a.jsonl", ten_pairs()));
   config.split = 0.8;
-  const PairCorpus corpus = open_pairs(real_files(), config, 0);
+  const PairCorpus corpus = open_pairs(real_files(), config, {});
   EXPECT_EQ(corpus.tokenizer->vocab_size(), 12);
   ASSERT_EQ(corpus.train.size(), 1U);
   EXPECT_EQ(corpus.train[0].pairs->size(), 8);
@@ -43,15 +43,30 @@ TEST(Pairs, ReadsJsonLinesAndHoldsOutTheirEnd) {
   EXPECT_THAT(corpus.valid[0].pairs->source(0), ElementsAre(8, 10, 11));
   EXPECT_THAT(corpus.valid[0].pairs->target(1), ElementsAre(9));
   config.split = 1;
-  EXPECT_TRUE(open_pairs(real_files(), config, 0).valid.empty());
-  EXPECT_NE(open_pairs(real_files(), config, 0).identity, corpus.identity);
+  EXPECT_TRUE(open_pairs(real_files(), config, {}).valid.empty());
+  EXPECT_NE(open_pairs(real_files(), config, {}).identity, corpus.identity);
+}
+
+TEST(Pairs, AreReadWithTheTokensThatTheModelNames) {
+  const Scratch scratch;
+  DataConfig config =
+      chars(scratch.write("a.jsonl", R"({"input": "<extra_id_0>a", "target": "<extra_id_1>"})"));
+  config.tokenizer.type = TokenizerType::kByte;
+  config.split = 1;
+  const auto source = [&](const Seq2SeqVocabulary::OfModel& model) {
+    const PairCorpus corpus = open_pairs(real_files(), config, model);
+    const auto ids = corpus.train[0].pairs->source(0);
+    return std::vector<int32_t>(ids.begin(), ids.end());
+  };
+  EXPECT_THAT(source({.sentinels = 2}), ElementsAre(259, 'a'));
+  EXPECT_THAT(source({.sentinels = 2, .pad = 0, .end = 1}), ElementsAre(257, 'a'));
 }
 
 TEST(Pairs, NamesWhatCannotBeRead) {
   const Scratch scratch;
   const auto message = [&](const std::string& text) {
     return message_of<IoError>(
-        [&] { open_pairs(real_files(), chars(scratch.write("a.jsonl", text)), 0); });
+        [&] { open_pairs(real_files(), chars(scratch.write("a.jsonl", text)), {}); });
   };
   EXPECT_THAT(message("{\"input\": \"a\"}\n"), HasSubstr("a.jsonl:1: from byte 0: expected a JSON "
                                                          "object with `target`"));
@@ -60,7 +75,7 @@ TEST(Pairs, NamesWhatCannotBeRead) {
   EXPECT_THAT(message("nonsense"), HasSubstr("a.jsonl:1: from byte 0"));
   EXPECT_THAT(message("\n"), HasSubstr("holds no pair"));
   EXPECT_THAT(message_of<IoError>(
-                  [&] { open_pairs(real_files(), chars(scratch.write("a.txt", "text")), 0); }),
+                  [&] { open_pairs(real_files(), chars(scratch.write("a.txt", "text")), {}); }),
               HasSubstr("a.txt: expected pairs as JSON lines"));
 }
 

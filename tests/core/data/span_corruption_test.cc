@@ -23,7 +23,8 @@ using testing::ThrowsMessage;
 constexpr int64_t kSentinels = 100;
 
 std::shared_ptr<const Seq2SeqVocabulary> bytes() {
-  return std::make_shared<const Seq2SeqVocabulary>(std::make_shared<ByteTokenizer>(), kSentinels);
+  return std::make_shared<const Seq2SeqVocabulary>(
+      std::make_shared<ByteTokenizer>(), Seq2SeqVocabulary::OfModel{.sentinels = kSentinels});
 }
 
 TEST(Seq2SeqVocabulary, PutsWhatATokenizerLacksAboveItsIds) {
@@ -37,7 +38,8 @@ TEST(Seq2SeqVocabulary, PutsWhatATokenizerLacksAboveItsIds) {
 
 TEST(Seq2SeqVocabulary, IsToldInHuggingFacesFormat) {
   const ByteTokenizer tokenizer;
-  const TokensBeside beside = Seq2SeqVocabulary(std::make_shared<ByteTokenizer>(), 2).beside();
+  const TokensBeside beside =
+      Seq2SeqVocabulary(std::make_shared<ByteTokenizer>(), {.sentinels = 2}).beside();
   const std::vector<TokenizerFile> files = hugging_face_files(tokenizer, beside);
   const Json json = parse_json(files.at(0).bytes, "tokenizer.json");
   const std::vector<std::string> expected{"<pad>", "</s>", "<extra_id_1>", "<extra_id_0>"};
@@ -54,7 +56,7 @@ TEST(Seq2SeqVocabulary, IsToldInHuggingFacesFormat) {
   const Json alone = parse_json(hugging_face_files(tokenizer)[0].bytes, "tokenizer.json");
   EXPECT_TRUE(alone["added_tokens"].empty());
   EXPECT_TRUE(alone["post_processor"].is_null());
-  const Seq2SeqVocabulary of_model(std::make_shared<ByteTokenizer>(), 0, {.pad = 0, .end = 1});
+  const Seq2SeqVocabulary of_model(std::make_shared<ByteTokenizer>(), {.pad = 0, .end = 1});
   EXPECT_TRUE(of_model.beside().added.empty());
   EXPECT_EQ(of_model.beside().end, 1);
 }

@@ -99,19 +99,23 @@ TEST(Answer, DependsOnItsOwnSourceAlone) {
   }
 }
 
-TEST(Answer, AreTextsOfTheTokenizer) {
+T5Config tiny(int64_t vocab, int64_t pad, int64_t end) {
   T5Config config;
-  config.vocab_size = 260;
+  config.vocab_size = vocab;
   config.hidden_size = 16;
   config.d_kv = 8;
   config.num_layers = 1;
   config.num_attention_heads = 2;
   config.ffn_hidden_size = 16;
   config.extra_ids = 2;
-  config.pad_token = 256;
-  config.eos_token = 257;
-  config.decoder_start_token = 256;
-  const T5 model(config);
+  config.pad_token = pad;
+  config.eos_token = end;
+  config.decoder_start_token = pad;
+  return config;
+}
+
+TEST(Answer, AreTextsOfTheTokenizer) {
+  const T5 model(tiny(260, 256, 257));
   Answerer answerer(model, std::make_shared<ByteTokenizer>(), Execution::kGraph);
   const std::vector<std::string> prompts{"", "a<extra_id_0>b"};
   std::vector<std::string> pieces(2);
@@ -122,6 +126,31 @@ TEST(Answer, AreTextsOfTheTokenizer) {
   EXPECT_EQ(texts, pieces);
   EXPECT_FALSE(texts[1].empty());
   EXPECT_TRUE(answerer.searches_beams());
+}
+
+// Sentinels follow the tokenizer's ids where these have what fills up and what ends a text.
+TEST(Answer, HasTheSentinelsOfTheTokensThatTheModelNames) {
+  const T5 model(tiny(258, 0, 1));
+  const Params params = init_params(model.specs(), 1);
+  const WriteOptions options{.tokens = 100, .sampling = {.seed = 1}};
+  Answerer answerer(model, std::make_shared<ByteTokenizer>(), Execution::kGraph);
+  const std::vector<std::string> prompts(8, "<extra_id_0>");
+  std::string text;
+  for (const std::string& answer : answerer.generate(params, prompts, options)) {
+    text += answer;
+  }
+  Decoder decoder(model, Execution::kGraph);
+  const std::vector<std::vector<int32_t>> sources(8, {257, 1});
+  std::string expected;
+  for (const auto& answer : answer_tokens(decoder, params, sources, options, 258)) {
+    for (const int32_t id : answer) {
+      expected += id == 0    ? ""
+                  : id < 256 ? std::string(1, static_cast<char>(id))
+                             : fmt::format("<extra_id_{}>", 257 - id);
+    }
+  }
+  EXPECT_EQ(text, expected);
+  EXPECT_THAT(text, HasSubstr("<extra_id_"));
 }
 
 }  // namespace
