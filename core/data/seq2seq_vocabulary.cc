@@ -1,5 +1,6 @@
 #include "core/data/seq2seq_vocabulary.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -10,11 +11,14 @@ namespace {
 
 constexpr std::string_view kSentinel = "<extra_id_";
 
+std::string sentinel_name(int64_t index) { return fmt::format("{}{}>", kSentinel, index); }
+
 // Of a text that is one token.
 std::optional<int32_t> id_of(const Tokenizer& tokenizer, std::string_view token) {
   try {
     const std::vector<int32_t> ids = tokenizer.encode(token);
-    return ids.size() == 1 ? std::optional(ids[0]) : std::nullopt;
+    // An id of what is unknown stands for any text.
+    return ids.size() == 1 && tokenizer.decode(ids) == token ? std::optional(ids[0]) : std::nullopt;
   } catch (const Error&) {  // a character that the tokenizer does not know
     return std::nullopt;
   }
@@ -29,9 +33,7 @@ std::optional<int32_t> end_of(const Tokenizer& tokenizer) {
 
 Seq2SeqVocabulary::Seq2SeqVocabulary(std::shared_ptr<const Tokenizer> tokenizer,
                                      const OfModel& model)
-    : tokenizer_(std::move(tokenizer)),
-      sentinels_(model.sentinels),
-      size_(tokenizer_->vocab_size()) {
+    : tokenizer_(std::move(tokenizer)), size_(tokenizer_->vocab_size()) {
   const auto next = [this] { return static_cast<int32_t>(size_++); };
   const auto own = [&, ids = size_](std::optional<int32_t> named, std::optional<int64_t> given) {
     const bool has_given = given && *given >= 0 && *given < ids;
@@ -39,25 +41,27 @@ Seq2SeqVocabulary::Seq2SeqVocabulary(std::shared_ptr<const Tokenizer> tokenizer,
   };
   pad_ = own(tokenizer_->pad() ? tokenizer_->pad() : id_of(*tokenizer_, kFill), model.pad);
   end_ = own(end_of(*tokenizer_), model.end);
-  if (const auto first = id_of(*tokenizer_, "<extra_id_0>")) {
-    first_sentinel_ = *first;
-    sentinels_ = 1;
-    while (id_of(*tokenizer_, fmt::format("{}{}>", kSentinel, sentinels_)) ==
-           sentinel(sentinels_)) {
-      ++sentinels_;
-    }
-  } else {
-    size_ += sentinels_;
-    first_sentinel_ = static_cast<int32_t>(size_ - 1);
+  while (const auto id = id_of(*tokenizer_, sentinel_name(sentinels()))) {
+    sentinels_.push_back(*id);
   }
+  if (sentinels_.empty()) {
+    size_ += model.sentinels;
+    for (int64_t i = 0; i < model.sentinels; ++i) {
+      sentinels_.push_back(static_cast<int32_t>(size_ - 1 - i));
+    }
+  }
+}
+
+int32_t Seq2SeqVocabulary::sentinel(int64_t index) const {
+  check(index >= 0 && index < sentinels(), "there are {} sentinels, and none has number {}",
+        sentinels(), index);
+  return sentinels_[static_cast<size_t>(index)];
 }
 
 TokensBeside Seq2SeqVocabulary::beside() const {
   TokensBeside out{.end = end_};
   for (auto id = static_cast<int32_t>(tokenizer_->vocab_size()); id < size_; ++id) {
-    out.added.push_back(id == pad_   ? kFill
-                        : id == end_ ? kTextEnd
-                                     : fmt::format("{}{}>", kSentinel, first_sentinel_ - id));
+    out.added.push_back(id == pad_ ? kFill : id == end_ ? kTextEnd : sentinel_name(size_ - 1 - id));
   }
   return out;
 }
@@ -76,7 +80,7 @@ std::vector<int32_t> Seq2SeqVocabulary::encode(std::string_view text) const {
     int64_t index = 0;
     const auto [end, error] = std::from_chars(digits, text.data() + text.size(), index);
     if (error == std::errc() && end != text.data() + text.size() && *end == '>' && index >= 0 &&
-        index < sentinels_) {
+        index < sentinels()) {
       add(text.substr(begin, at - begin));
       ids.push_back(sentinel(index));
       begin = static_cast<size_t>(end - text.data()) + 1;
@@ -87,9 +91,8 @@ std::vector<int32_t> Seq2SeqVocabulary::encode(std::string_view text) const {
 }
 
 std::string Seq2SeqVocabulary::piece(int32_t id, bool is_first) const {
-  const int32_t index = first_sentinel_ - id;
-  if (index >= 0 && index < sentinels_) {
-    return fmt::format("{}{}>", kSentinel, index);
+  if (const auto at = std::ranges::find(sentinels_, id); at != sentinels_.end()) {
+    return sentinel_name(at - sentinels_.begin());
   }
   if (id == pad_ || id == end_ || id < 0 || id >= tokenizer_->vocab_size()) {
     return "";

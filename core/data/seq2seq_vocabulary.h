@@ -13,8 +13,8 @@
 
 namespace mstrain {
 
-// Immutable; any thread may use it. Tokens that the tokenizer has (<pad>, the one that ends a document, <extra_id_0>
-// downwards, as T5's have) keep its ids; the others follow them, sentinels last, the first sentinel at the top.
+// Immutable; any thread may use it. Tokens that the tokenizer has (<pad>, the one that ends a document, <extra_id_0>,
+// <extra_id_1>, … up to the first that it lacks) keep its ids; the others follow them, sentinels last, the first one at the top.
 class Seq2SeqVocabulary {
  public:
   // What a model says of its tokens; none: nothing.
@@ -29,9 +29,9 @@ class Seq2SeqVocabulary {
   int64_t size() const { return size_; }
   int32_t pad() const { return pad_; }
   int32_t end() const { return end_; }
-  int64_t sentinels() const { return sentinels_; }
-  // 0 <= index < sentinels()
-  int32_t sentinel(int64_t index) const { return first_sentinel_ - static_cast<int32_t>(index); }
+  int64_t sentinels() const { return std::ssize(sentinels_); }
+  // Throws Error unless 0 <= index < sentinels().
+  int32_t sentinel(int64_t index) const;
 
   // What the tokenizer lacks, in the order of ids.
   TokensBeside beside() const;
@@ -43,11 +43,10 @@ class Seq2SeqVocabulary {
 
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
-  int64_t sentinels_;
   int64_t size_;
   int32_t pad_ = 0;
   int32_t end_ = 0;
-  int32_t first_sentinel_ = 0;
+  std::vector<int32_t> sentinels_;
 };
 
 }  // namespace mstrain

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include "core/base/json.h"
+#include "core/data/hf_simple.h"
+#include "core/data/simple_tokenizers.h"
 #include "core/io/events.h"
 #include "core/train/metrics_file.h"
 #include "tests/core/train/memory_disk.h"
@@ -53,6 +55,26 @@ TEST(Command, AVocabularyWithoutRoomForSentinelsIsToldHowMany) {
               HasSubstr("model.extra_ids: with 100 sentinels there are 358 tokens, and "
                         "the model has 263; say 5"));
   EXPECT_EQ(run_command({"--config", file, "--dry-run", "model.extra_ids=5"}).status, 0);
+}
+
+TEST(Command, ATokenizerWithFewerSentinelsThanSpansIsRefused) {
+  const SmallRun run;
+  for (const TokenizerFile& tokenizer : hugging_face_files(
+           ByteTokenizer(), {.added = {"<pad>", "</s>", "<extra_id_1>", "<extra_id_0>"}})) {
+    write_text(run.path("tokenizer/" + tokenizer.name), tokenizer.bytes);
+  }
+  const std::string file = run.path("t5.yaml");
+  write_text(file, small_t5(run, "extra_ids: 100"));
+  const auto dry = [&](const std::string& length) {
+    return run_command({"--config", file, "--dry-run", "data.tokenizer=" + run.path("tokenizer"),
+                        "data.seq_length=" + length});
+  };
+  EXPECT_EQ(dry("32").status, 0);
+  const CommandResult refused = dry("48");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err,
+              HasSubstr("data.tokenizer: has 2 sentinels, counted on from <extra_id_0>, but "
+                        "samples have up to 3 spans"));
 }
 
 TEST(Command, RoomThatNoPairTakesCostsNothing) {

@@ -86,6 +86,12 @@ void T5Run::open_data(FileSystem& files, const YamlNode& tree,
     open_text(files, tree, folder);
   }
   vocabulary_ = std::make_shared<const Seq2SeqVocabulary>(corpus().tokenizer, model.tokens());
+  if (!is_pairs() && corruption().longest().spans > vocabulary_->sentinels()) {
+    config_fail(tree, "data.tokenizer",
+                fmt::format("has {} sentinels, counted on from <extra_id_0>, but samples have up "
+                            "to {} spans: lower data.seq_length or data.span_corruption.rate",
+                            vocabulary_->sentinels(), corruption().longest().spans));
+  }
   check_prompts(tree, [this](const std::string& prompt) { vocabulary_->encode(prompt); });
 }
 

@@ -12,6 +12,7 @@
 #include "core/data/hf_simple.h"
 #include "core/data/seq2seq_loader.h"
 #include "core/data/simple_tokenizers.h"
+#include "tests/core/data/small_tokenizers.h"
 
 namespace mstrain {
 namespace {
@@ -76,6 +77,43 @@ TEST(Seq2SeqVocabulary, ReadsAndWritesSentinelsByTheirNames) {
   EXPECT_EQ(vocabulary->piece(vocabulary->end(), false), "");
   EXPECT_EQ(vocabulary->piece(vocabulary->pad(), false), "");
   EXPECT_EQ(vocabulary->piece(100000, false), "");
+}
+
+// Bytes, and these tokens behind them.
+std::shared_ptr<const Tokenizer> bytes_and(const std::vector<std::string>& added) {
+  return tokenizer_from_hf(
+      {"t.json", hugging_face_files(ByteTokenizer(), {.added = added}).at(0).bytes});
+}
+
+TEST(Seq2SeqVocabulary, TakesTheSentinelsThatATokenizerHasAsTheyAre) {
+  const Seq2SeqVocabulary ascending(
+      bytes_and({"<pad>", "</s>", "<extra_id_0>", "<extra_id_1>", "--", "<extra_id_2>"}),
+      {.sentinels = 100, .end = 257});
+  EXPECT_EQ(ascending.size(), 262);
+  EXPECT_EQ(ascending.sentinels(), 3);
+  EXPECT_THAT(ascending.encode("a<extra_id_2>"), ElementsAre('a', ascending.sentinel(2)));
+  EXPECT_EQ(ascending.sentinel(2), 261);
+  EXPECT_EQ(ascending.piece(259, false), "<extra_id_1>");
+  EXPECT_TRUE(ascending.beside().added.empty());
+
+  const Seq2SeqVocabulary few(bytes_and({"<extra_id_1>", "<extra_id_0>"}), {.sentinels = 100});
+  EXPECT_EQ(few.sentinels(), 2);
+  EXPECT_EQ(few.sentinel(1), 256);
+  EXPECT_THAT([&] { few.sentinel(2); }, ThrowsMessage<Error>(HasSubstr("2 sentinels")));
+}
+
+TEST(Seq2SeqVocabulary, TakesNoUnknownTextForASentinel) {
+  Json json = small_bpe({});
+  json["pre_tokenizer"]["use_regex"] = false;
+  json["model"]["unk_token"] = "z";
+  json["model"]["fuse_unk"] = true;
+  for (const char c : std::string_view("<extra_id_0123456789>")) {
+    json["model"]["vocab"].erase(std::string(1, c));
+  }
+  const Seq2SeqVocabulary vocabulary(read_tokenizer(json), {.sentinels = 2});
+  ASSERT_THAT(vocabulary.tokenizer().encode("<extra_id_0>"), ElementsAre('z'));
+  EXPECT_EQ(vocabulary.sentinels(), 2);
+  EXPECT_EQ(vocabulary.sentinel(0), vocabulary.size() - 1);
 }
 
 // random_spans_helper of T5 (github.com/google-research/text-to-text-transfer-transformer, preprocessors.py) for sources of
