@@ -61,7 +61,7 @@ class TextsUnderWay {
     if (options_.tokens > 0) {
       choose(held_ > 0 ? go_on() : start(), all_places());
       while (make_room()) {
-        choose(forget() ? start() : next(), all_places());
+        write_on();
       }
     }
     std::vector<std::vector<int32_t>> out;
@@ -110,12 +110,17 @@ class TextsUnderWay {
   }
   void begin_others(Places free) {
     free.resize(std::min(free.size(), rows_.size() - next_row_));
-    std::vector<std::span<const int32_t>> prompts;
     for (const int32_t place : free) {
-      sequences_[static_cast<size_t>(place)] = next_row_;
-      prompts.push_back(rows_[next_row_++].seen());
+      sequences_[static_cast<size_t>(place)] = next_row_++;
     }
-    choose(decoder_.replace(params_, free, prompts), free);
+    read_at(free);
+  }
+  void read_at(const Places& places) {
+    std::vector<std::span<const int32_t>> prompts;
+    for (const int32_t place : places) {
+      prompts.push_back(rows_[sequences_[static_cast<size_t>(place)]].seen());
+    }
+    choose(decoder_.replace(params_, places, prompts), places);
   }
   void keep_living(size_t count) {
     Places kept = all_places();
@@ -130,16 +135,26 @@ class TextsUnderWay {
     sequences_ = std::move(rows);
   }
 
-  // Whether a text had filled its positions; the newer half of them is read again.
-  bool forget() {
-    bool forgot = false;
+  // Of texts that have filled their positions the newer half is read again. Those beside them wait: keys that turn by the
+  // length of a text would be others if they were read again.
+  void write_on() {
+    Places full;
+    bool others = false;
     for (const int32_t place : all_places()) {
       if (Row* const row = living(place); row != nullptr && row->seen().size() > longest_) {
         row->first = row->ids.size() - std::max<size_t>(longest_ / 2, 1);
-        forgot = true;
+        full.push_back(place);
+      } else {
+        others = others || row != nullptr;
       }
     }
-    return forgot;
+    if (full.empty()) {
+      choose(next(), all_places());
+    } else if (others) {
+      read_at(full);
+    } else {
+      choose(start(), all_places());  // no second cache
+    }
   }
   std::vector<float> start() {
     // Sequences are begun with room for whatever comes into them.

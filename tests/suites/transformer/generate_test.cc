@@ -71,6 +71,26 @@ TEST(Generation, ATextDoesNotDependOnThoseBesideIt) {
   }
 }
 
+// Keys that turn by the length of a text are not those that reading it again gives.
+TEST(Generation, ATextThatOutgrowsItsPositionsLeavesThoseBesideItAsTheyAre) {
+  const auto model = small_llama(10, {.type = RopeType::kDynamic, .factor = 3}, 0);
+  const Params params = init_params(model->specs(), 9);
+  Decoder decoder(model, Execution::kGraph);
+  std::vector<std::vector<int32_t>> prompts;
+  for (const size_t length : {4, 29, 11}) {
+    prompts.push_back(random_ids(length, length));
+  }
+  WriteOptions options{.tokens = 45, .sampling = {.greedy = true}};
+  const auto together = continue_tokens(decoder, params, prompts, options, kVocab);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const auto alone =
+        continue_tokens(decoder, params, std::span(prompts).subspan(i, 1), options, kVocab);
+    EXPECT_EQ(together.at(i), alone.at(0)) << i;
+  }
+  options.at_once = 2;
+  EXPECT_EQ(continue_tokens(decoder, params, prompts, options, kVocab), together);
+}
+
 TEST(Generation, StopsBeforeAnyOfTheStopTokens) {
   const auto model = small_gpt(64);
   const Params params = init_params(model->specs(), 9);
