@@ -122,8 +122,13 @@ void LearningRate::restore(const Json& state) {
   check(state.is_object() && state.contains("best"), "learning rate: the saved state is damaged");
   const Json& best = state["best"];
   check(best.is_null() || best.is_number(), "learning rate: the saved best loss is no number");
-  waited_ = count("waited");
-  reductions_ = count("reductions");
+  const int64_t waited = count("waited");
+  const int64_t reductions = count("reductions");
+  if (config_.type != ScheduleType::kPlateau) {
+    return;  // a plateau before says nothing of this rate
+  }
+  waited_ = waited;
+  reductions_ = reductions;
   best_ = best.is_null() ? std::nullopt : std::optional(best.get<double>());
 }
 

@@ -82,7 +82,7 @@ class LearningRate {
   void observe(double loss);
 
   Json state() const;
-  // Throws Error where `state` is not what state() writes.
+  // Only a plateau takes it. Throws Error where `state` is not what state() writes.
   void restore(const Json& state);
 
  private:

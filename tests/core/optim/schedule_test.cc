@@ -154,6 +154,22 @@ TEST(Schedule, OthersDoNotListenToEvaluations) {
   EXPECT_DOUBLE_EQ(lr.at(60), 0.55);
 }
 
+TEST(Schedule, TakesNothingOverFromAPlateauBeforeIt) {
+  ScheduleConfig config = schedule(ScheduleType::kPlateau);
+  config.patience = 0;
+  LearningRate plateau(config, 1);
+  for (int i = 0; i < 5; ++i) {
+    plateau.observe(5);
+  }
+  ASSERT_EQ(plateau.state()["reductions"], 4);
+  LearningRate cosine(schedule(ScheduleType::kCosine), 1);
+  cosine.restore(plateau.state());
+  EXPECT_EQ(cosine.at(60), learning_rate(schedule(ScheduleType::kCosine), 1, 60));
+  LearningRate again(config, 1);
+  again.restore(cosine.state());
+  EXPECT_EQ(again.at(60), 1);
+}
+
 TEST(ScheduleConfig, RefusesKeysThatTheTypeDoesNotUse) {
   const auto expect_refused = [](const std::string& yaml, const std::string& message) {
     const YamlNode tree = parse_yaml("schedule: " + yaml, "my.yaml");
