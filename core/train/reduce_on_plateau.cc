@@ -34,8 +34,11 @@ void ReduceOnPlateau::on_evaluation(Trainer& trainer, const EvaluationRow& row) 
 }
 
 Json ReduceOnPlateau::state() const {
-  return {
-      {"best", to_state(best_)}, {"waited", waited_}, {"cooling", cooling_}, {"factor", factor_}};
+  return {{"monitor", config_.monitor},
+          {"best", to_state(best_)},
+          {"waited", waited_},
+          {"cooling", cooling_},
+          {"factor", factor_}};
 }
 
 void ReduceOnPlateau::restore(const Json& state) {
@@ -44,6 +47,11 @@ void ReduceOnPlateau::restore(const Json& state) {
   cooling_ = state_count(state, "cooling", kName);
   factor_ = state_number(state, "factor", kName);
   check(factor_ > 0 && factor_ <= 1, "{}: the saved factor is {}", kName, factor_);
+  // Checkpoints of earlier versions do not say it.
+  if (state.contains("monitor") && state_text(state, "monitor", kName) != config_.monitor) {
+    best_.reset();  // another metric: what was seen of the old one says nothing
+    waited_ = 0;
+  }
 }
 
 }  // namespace mstrain

@@ -274,6 +274,27 @@ TEST(ReduceOnPlateau, AStateIsReadBackOrRefused) {
   }
 }
 
+TEST(ReduceOnPlateau, TheBestOfAnotherMonitorSaysNothing) {
+  const ReduceOnPlateauConfig config{.monitor = "eval_accuracy"};
+  const auto restored = [&](const char* monitor) {
+    Json state = parse_json(R"({"best":4.5,"waited":1,"cooling":2,"factor":0.5})", "state");
+    if (monitor != nullptr) {
+      state["monitor"] = monitor;
+    }
+    ReduceOnPlateau rule(config);
+    rule.restore(state);
+    return rule.state();
+  };
+  const Json kept = parse_json(
+      R"({"monitor":"eval_accuracy","best":4.5,"waited":1,"cooling":2,"factor":0.5})", "state");
+  EXPECT_EQ(restored("eval_accuracy"), kept);
+  EXPECT_EQ(restored(nullptr), kept);  // an earlier version did not say
+  EXPECT_EQ(
+      restored(kEvalLoss),
+      parse_json(R"({"monitor":"eval_accuracy","best":null,"waited":0,"cooling":2,"factor":0.5})",
+                 "state"));
+}
+
 TimeLimit::Clock::time_point two_hours_later() {
   static int calls = 0;
   return TimeLimit::Clock::time_point() + std::chrono::minutes(40 * ++calls);
