@@ -70,6 +70,12 @@ void check_monitors(const TrainConfig& config, const TrainTask& task, const Trai
   };
   if (config.schedule.type == ScheduleType::kPlateau) {
     check_any("schedule.type", "plateau");
+    if (std::find(measured.begin(), measured.end(), kEvalLoss) == measured.end()) {
+      config_fail(tree, "schedule.type",
+                  fmt::format("plateau watches {}, and this run measures {}; say constant, and "
+                              "schedule.reduce_on_plateau.monitor={}",
+                              kEvalLoss, fmt::join(measured, ", "), measured.front()));
+    }
   }
   if (config.eval.early_stopping) {
     check_one("eval.early_stopping.monitor", config.eval.early_stopping->monitor);

@@ -391,6 +391,12 @@ TEST_F(Fit, MonitorsOfWhatIsNotMeasuredAreRefusedAtTheStart) {
   config.schedule.reduce_on_plateau.reset();
   config.schedule.type = ScheduleType::kPlateau;
   EXPECT_THAT(message(config, data), HasSubstr("schedule.type: plateau needs evaluations"));
+  data = small_data();
+  data.evaluation[0].has_targets = false;
+  data.evaluation[0].earned = [](const Params&, int64_t, int64_t) { return Earned{}; };
+  EXPECT_EQ(message(config, data),
+            "schedule.type: plateau watches eval_loss, and this run measures eval_reward; say "
+            "constant, and schedule.reduce_on_plateau.monitor=eval_reward");
   EXPECT_FALSE(real_files().exists(folder_ / "run/metrics.jsonl"));
 }
 
