@@ -3,9 +3,11 @@
 //                          adapter_model.safetensors, as PEFT has it
 //   optimizer.safetensors  the optimizer's tensors, as <parameter>.<slot>
 //   state.json             step, seed, position in the data, schedule; instruction set and threads that made it
+//   changeable.yaml        what another configuration may say on request, as it was (core/train/previous_run.h)
 //   other files            config.json, the tokenizer: given by the suite, so that the folder opens elsewhere
 //   MANIFEST.json          size and SHA-256 of each file, written last: without it there is no checkpoint
-// Contents depend on the state alone, of which the instruction set and the number of threads are part. One writer per run directory, guarded by a lock.
+// Contents depend on the state, of which the instruction set and the number of threads are part, and on what may change
+// on request. One writer per run directory, guarded by a lock.
 #pragma once
 
 #include <optional>

@@ -19,16 +19,17 @@ bool is_asked_for(const KeyChange& change, const std::vector<std::string>& asked
                      [&](const std::string& key) { return unit_of(key) == unit_of(change.key); });
 }
 
-// Throws ConfigError for changes that nobody asked for.
-std::vector<KeyChange> allowed_changes(const std::string& path, const YamlNode& before,
-                                       const YamlNode& now, const SessionStart& start) {
-  std::vector<KeyChange> changes = changed_keys(before, now);
+// Throws ConfigError for `changes` that nobody asked for, now or when the run was last started, which changed all but `since`.
+void check_changes(const std::string& path, const std::vector<KeyChange>& changes,
+                   const std::vector<KeyChange>& since, const SessionStart& start) {
   std::string refused;
   bool could_change = true;
   for (const KeyChange& change : changes) {
     const Changing may = may_change(change.key);
-    if (may == Changing::kNever ||
-        (may == Changing::kOnRequest && !is_asked_for(change, start.changes))) {
+    const bool is_new = std::any_of(since.begin(), since.end(),
+                                    [&](const KeyChange& each) { return each.key == change.key; });
+    if (is_new && (may == Changing::kNever ||
+                   (may == Changing::kOnRequest && !is_asked_for(change, start.changes)))) {
       refused += (refused.empty() ? "" : "; ") + describe(change);
       could_change = could_change && may == Changing::kOnRequest;
     }
@@ -39,7 +40,28 @@ std::vector<KeyChange> allowed_changes(const std::string& path, const YamlNode& 
         "or begin anew with --restart",
         path, refused, could_change ? "go on with the new ones by --change KEY=VALUE, " : ""));
   }
-  return changes;
+}
+
+// Lays what `checkpoint` holds of changeable() over the configuration `written`. Those of earlier versions hold nothing.
+void lay_over(FileSystem& files, const std::string& checkpoint, YamlNode& written) {
+  const std::string path = join_path(checkpoint, kChangeableFile);
+  if (!files.exists(path)) {
+    return;
+  }
+  for (const YamlNode& section : parse_yaml(files.read(path, kMostBytes), path).children) {
+    YamlNode* const into = written.find(section.key);
+    if (into == nullptr) {
+      written.add(section.key, section);
+      continue;
+    }
+    for (const YamlNode& unit : section.children) {
+      if (YamlNode* const there = into->find(unit.key); there != nullptr) {
+        *there = unit;
+      } else {
+        into->add(unit.key, unit);
+      }
+    }
+  }
 }
 
 // What run.json says; empty where it says nothing.
@@ -101,13 +123,27 @@ void check_no_sweep(FileSystem& files, const std::string& directory) {
   }
 }
 
+YamlNode changeable(const YamlNode& resolved) {
+  YamlNode out = YamlNode::map();
+  for (const auto& [key, value] : flatten_config(resolved)) {
+    const std::string unit = unit_of(key);
+    if (may_change(key) == Changing::kOnRequest && find_config(out, unit) == nullptr) {
+      set_config(out, unit, *find_config(resolved, unit));
+    }
+  }
+  return out;
+}
+
 std::optional<YamlNode> previous_config(FileSystem& files, const std::string& directory,
-                                        const SessionStart& start) {
+                                        const SessionStart& start, const std::string& checkpoint) {
   const std::string path = join_path(directory, kConfigFile);
   if (!files.exists(path)) {
     return std::nullopt;
   }
   YamlNode written = parse_yaml(files.read(path, 1 << 20), path);
+  if (!checkpoint.empty()) {
+    lay_over(files, checkpoint, written);
+  }
   if (start.with_defaults == nullptr) {
     return written;
   }
@@ -135,8 +171,12 @@ std::optional<PreviousRun> find_previous(FileSystem& files, const std::string& d
                     folder));
   }
   std::vector<KeyChange> changes;
-  if (const auto before = previous_config(files, directory, start)) {
-    changes = allowed_changes(join_path(directory, kConfigFile), *before, resolved, start);
+  if (const auto before = previous_config(files, directory, start, folder)) {
+    changes = changed_keys(*before, resolved);
+    if (!changes.empty()) {
+      const auto since = changed_keys(*previous_config(files, directory, start), resolved);
+      check_changes(join_path(directory, kConfigFile), changes, since, start);
+    }
   }
   PreviousRun previous{folder, read_progress(files, folder), std::move(changes)};
   if (previous.progress.seed != static_cast<uint64_t>(config.run.seed)) {

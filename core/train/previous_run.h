@@ -28,9 +28,17 @@ void check_no_sweep(FileSystem& files, const std::string& directory);
 // Whether run.json of `directory` is not what its run would have written at its end: it died, or failed, before.
 bool ended_without_its_word(FileSystem& files, const std::string& directory);
 
-// The configuration that the run in `directory` began with; none where it is not written down.
+// Of a checkpoint: changeable() of the configuration that it was made with. What config.yaml of the run says may be newer than
+// any checkpoint.
+inline constexpr const char* kChangeableFile = "changeable.yaml";
+// What of a whole configuration another one may say on request.
+YamlNode changeable(const YamlNode& resolved);
+
+// The configuration that the run in `directory` was last started with, or that its `checkpoint` was made with where one is given; none
+// where it is not written down.
 std::optional<YamlNode> previous_config(FileSystem& files, const std::string& directory,
-                                        const SessionStart& start);
+                                        const SessionStart& start,
+                                        const std::string& checkpoint = "");
 
 // The run in `directory`, whose newest sound checkpoint is `folder`; empty: there is none. Throws ConfigError for changes that nobody asked
 // for, where checkpoint.resume forbids to go on, and where a run ended whose checkpoints are gone.

@@ -155,6 +155,7 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
   if (!config.eval.evaluates()) {
     data.evaluation.clear();
   }
+  data.checkpoint_files.emplace_back(kChangeableFile, to_yaml(changeable(resolved)));
   check_monitors(config, task, data, resolved);
   check_no_sweep(files, config.run.directory());
   if (!first) {

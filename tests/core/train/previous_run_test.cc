@@ -106,6 +106,67 @@ TEST_F(Session, OtherDataAndBatchesBeginAtTheStepThatAsksForThem) {
               HasSubstr("was trained on other data"));
 }
 
+// A run that says where each of its batches begins in the data, which other files or another order may be.
+class OfData {
+ public:
+  explicit OfData(const std::string& directory) : config_(small_config(directory)) {
+    config_.checkpoint.interval = 1000;
+    config_.eval.interval = {};
+    run(20);
+  }
+
+  std::vector<int64_t> run(int64_t steps, const SessionStart& start = {}, bool dies = false) {
+    std::vector<int64_t> firsts;
+    TrainData data = small_data([&](int64_t first) {
+      firsts.push_back(first);
+      check(!dies, "gone");
+    });
+    data.identity = file;
+    config_.schedule.total_steps = steps;
+    YamlNode tree = resolved(config_);
+    set_config(tree, "data.shuffle", YamlNode::boolean(shuffle));
+    set_config(tree, "data.train", YamlNode::string(file));
+    const auto never = [](const RunPlan&, int64_t) {};
+    const std::atomic<bool> stop = false;
+    try {
+      train(real_files(), config_, tree, small_task(), data, never, stop, {}, start);
+    } catch (const ConfigError&) {
+      throw;
+    } catch (const Error&) {
+      EXPECT_TRUE(dies);
+    }
+    return firsts;
+  }
+
+  bool shuffle = true;
+  std::string file = "a";
+
+ private:
+  TrainConfig config_;
+};
+
+TEST_F(Session, AChangeOfDataThatNoCheckpointHasSeenIsStillOne) {
+  const auto anew = ElementsAre(0, 8);
+  const SessionStart asks{.changes = {"data.shuffle", "data.train"}};
+  OfData order(folder_ / "order");
+  order.shuffle = false;
+  EXPECT_THROW(order.run(22), ConfigError);
+  order.run(22, asks, /*dies=*/true);
+  EXPECT_THAT(order.run(22, asks), anew);
+  EXPECT_THAT(order.run(24, asks), ElementsAre(16, 24));  // a checkpoint has seen it
+
+  OfData other(folder_ / "other");
+  other.file = "b";
+  other.run(22, asks, /*dies=*/true);
+  EXPECT_THAT(other.run(22), anew);  // that it is asked for is known
+
+  OfData back(folder_ / "back");
+  back.shuffle = false;
+  back.run(22, asks, /*dies=*/true);
+  back.shuffle = true;
+  EXPECT_THAT(back.run(22), ElementsAre(160, 168));  // nothing has come of it
+}
+
 TEST_F(Session, ARestartBeginsAnewAndLeavesOtherFilesAlone) {
   TrainConfig config = small_config(folder_ / "run");
   run_small(config);
