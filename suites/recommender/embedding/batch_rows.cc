@@ -205,7 +205,9 @@ Tickets fetch(const BatchSource& source, Cache& cache, Read& batch, uint64_t ste
       }
     }
   } catch (...) {
-    drop_all(source);
+    if (use == Use::kTrain) {  // else what is held is of the batch that learns now
+      drop_all(source);
+    }
     throw;
   }
   return tickets;
