@@ -20,7 +20,6 @@ using embedding_cache::CommitId;
 
 constexpr std::string_view kTableWise = "table_wise";
 constexpr std::string_view kRowWise = "row_wise";
-constexpr const char* kClaim = ".run";  // beside a directory that was named: which run has it
 
 std::string_view name_of(EmbeddingWay way) {
   return way == EmbeddingWay::kTableWise ? kTableWise : kRowWise;
@@ -187,33 +186,6 @@ bool Rows::changes_by_learning_alone(int64_t step) const {
          });
 }
 
-std::string Rows::run() const {
-  const std::filesystem::path home = std::filesystem::absolute(how_.run).lexically_normal();
-  return (home.has_filename() ? home : home.parent_path()).string();
-}
-
-bool Rows::is_claimed() const {
-  constexpr uint64_t kMostBytes = 1 << 16;
-  const std::string path = base_ + kClaim;
-  if (how_.run.empty() || !files_.exists(path)) {
-    return how_.run.empty();
-  }
-  const std::string other = files_.read(path, kMostBytes);
-  if (other != run() && files_.exists(join_path(other, "checkpoints"))) {
-    throw ConfigError(
-        fmt::format("embedding_cache.directory: {} has the rows of the run {}; name another one, "
-                    "or leave it at auto",
-                    base_, other));
-  }
-  return true;
-}
-
-void Rows::claim() {
-  if (!how_.run.empty() && rank() == 0) {
-    write_file_atomic(files_, base_ + kClaim, run());
-  }
-}
-
 void Rows::resume(const std::optional<std::string>& id) {
   const bool may_remove = is_claimed();
   if (let_go_ != nullptr) {
@@ -240,7 +212,7 @@ void Rows::resume(const std::optional<std::string>& id) {
   }
   if (!layout_.is_shared_like(from.layout)) {
     // A run that goes back to a step before it changed its layout may need the rows that it has, too.
-    begin(std::max(from.layout.changes, layout_.changes) + 1, /*may_remove=*/true);
+    begin(next_change(std::max(from.layout.changes, layout_.changes)), /*may_remove=*/true);
     take_over(from);
     claim();
     return;

@@ -72,6 +72,8 @@ struct RowsLayout {
   }
   friend bool operator==(const RowsLayout&, const RowsLayout&) = default;
   std::string directory(const std::string& base, size_t rank) const;
+  // Whether directory() of some layout adds `suffix` to its base.
+  static bool is_suffix(const std::string& suffix);
 };
 
 // What a checkpoint calls the rows: a layout, and a commit of each rank.
@@ -141,10 +143,16 @@ class Rows final : public OutsideState {
   void bring_home();
   void begin(int64_t changes, bool may_remove);
   std::string run() const;  // the folder that how_.run names
+  // The run that has named a directory; none: nobody has.
+  std::optional<std::string> claim_of(const std::string& directory) const;
   // Whether what the directory holds is this run's, or that of one which is gone. Throws ConfigError where another run, which is still there,
   // has checkpoints of it.
   bool is_claimed() const;
   void claim();  // last, so that no rank takes rows of others for this run's
+  // Whether another run has named a directory of which this one is a layout: "rows.1" is one of "rows", too.
+  bool is_anothers(const std::string& directory) const;
+  // The first after it whose directories are no other run's.
+  int64_t next_change(int64_t changes) const;
   void take_first();
   void take_over(const RowsId& from);
   void take_past(const embedding_cache::Cache* before, uint32_t table);  // null: rank 0's

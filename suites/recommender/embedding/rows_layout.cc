@@ -5,7 +5,6 @@
 #include <array>
 #include <filesystem>
 #include <numeric>
-#include <regex>
 #include <set>
 
 #include "core/base/error.h"
@@ -199,11 +198,11 @@ void Rows::remove_other_layouts(const std::vector<std::string>& needed) {
   const std::filesystem::path base(base_);
   const std::string parent = base.has_parent_path() ? base.parent_path().string() : ".";
   const std::string name = base.filename().string();
-  static const std::regex of_layout(R"((\.\d+)?(\.\d+-of-\d+(-by-table)?)?)");
   for (const std::string& entry : files_.list(parent)) {
     const std::string path = join_path(parent, entry);
-    if (entry.starts_with(name) && std::regex_match(entry.substr(name.size()), of_layout) &&
-        !kept.contains(entry) && embedding_cache::is_cache_directory(files_, path)) {
+    if (entry.starts_with(name) && RowsLayout::is_suffix(entry.substr(name.size())) &&
+        !kept.contains(entry) && embedding_cache::is_cache_directory(files_, path) &&
+        !is_anothers(path)) {
       files_.remove_all(path);
     }
   }
