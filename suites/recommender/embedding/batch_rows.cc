@@ -182,35 +182,26 @@ Read read_batch(const BatchSource& source, const std::vector<int64_t>& samples,
   return out;
 }
 
-Tickets fetch(const BatchSource& source, Cache& cache, Read& batch, uint64_t step, Use use) {
-  Tickets tickets;
-  try {
-    for (size_t t = 0; t < batch.keys.size(); ++t) {
-      const auto table = static_cast<uint32_t>(t);
-      DeviceRows* const rows = source.rows->on_device(t);
-      if (rows == nullptr) {
-        tickets.push_back(cache.prefetch(table, batch.ids(t), step, use));
-        continue;
-      }
-      DeviceBatch& own = batch.on_device[t];
-      if (batch.trip != nullptr && own.order.empty()) {
-        own = device_batch(batch.ids(t));
-      }
-      if (use == Use::kTrain) {
-        rows->hold(own, step);
-        tickets.emplace_back();
-      } else {
-        tickets.push_back(
-            cache.prefetch(table, rows->hot().missing(own.distinct.unique), step, use));
-      }
+void fetch(const BatchSource& source, Cache& cache, Read& batch, uint64_t step, Use use,
+           Tickets& tickets) {
+  for (size_t t = tickets.size(); t < batch.keys.size(); ++t) {
+    const auto table = static_cast<uint32_t>(t);
+    DeviceRows* const rows = source.rows->on_device(t);
+    if (rows == nullptr) {
+      tickets.push_back(cache.prefetch(table, batch.ids(t), step, use));
+      continue;
     }
-  } catch (...) {
-    if (use == Use::kTrain) {  // else what is held is of the batch that learns now
-      drop_all(source);
+    DeviceBatch& own = batch.on_device[t];
+    if (batch.trip != nullptr && own.order.empty()) {
+      own = device_batch(batch.ids(t));
     }
-    throw;
+    if (use == Use::kTrain) {
+      rows->hold(own, step);
+      tickets.emplace_back();
+    } else {
+      tickets.push_back(cache.prefetch(table, rows->hot().missing(own.distinct.unique), step, use));
+    }
   }
-  return tickets;
 }
 
 void release_all(Cache& cache, Tickets& tickets) {

@@ -34,10 +34,11 @@ Read read_batch(const BatchSource& source, const std::vector<int64_t>& samples,
 
 // Of each table; one is closed where its rows are on the device.
 using Tickets = std::vector<embedding_cache::Ticket>;
-// Error where the rows do not fit beside those that other tickets hold. Those of training come to the device; of others only what the device
-// has not is held.
-Tickets fetch(const BatchSource& source, embedding_cache::Cache& cache, Read& batch, uint64_t step,
-              embedding_cache::Use use);
+// Those that `tickets` does not have yet, table by table: after an error, as where rows of one do not fit beside what other tickets hold,
+// it has those of the tables before, and the same call goes on. Rows of training come to the device; of others only what the device has not
+// is held.
+void fetch(const BatchSource& source, embedding_cache::Cache& cache, Read& batch, uint64_t step,
+           embedding_cache::Use use, Tickets& tickets);
 void release_all(embedding_cache::Cache& cache, Tickets& tickets);
 // What is held on the device does not learn.
 void drop_all(const BatchSource& source);

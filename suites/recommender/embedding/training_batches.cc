@@ -207,7 +207,7 @@ class TrainingBatches final : public BatchStream {
     const bool was_ahead = !front.tickets.empty();
     const auto before = was_ahead ? std::nullopt : std::optional(cache.stats());
     try {
-      tickets_ = fetch(source_, cache, current_, step_, Use::kTrain);
+      fetch(source_, cache, current_, step_, Use::kTrain, tickets_);
     } catch (const IoError&) {
       throw;
     } catch (const Error&) {
@@ -215,7 +215,8 @@ class TrainingBatches final : public BatchStream {
         throw;
       }
       let_go();
-      tickets_ = fetch(source_, cache, current_, step_, Use::kTrain);
+      // Not those of the tables before again, which may have counted their ids.
+      fetch(source_, cache, current_, step_, Use::kTrain, tickets_);
     }
     largest_ = 0;
     for (size_t t = 0; t < tickets_.size(); ++t) {
@@ -256,13 +257,15 @@ class TrainingBatches final : public BatchStream {
           return;
         }
         const auto before = cache.stats();
+        Tickets tickets;
         try {
-          each.tickets = fetch(source_, cache, *each.read, step_, Use::kRead);
+          fetch(source_, cache, *each.read, step_, Use::kRead, tickets);
         } catch (const IoError&) {
           throw;
         } catch (const Error&) {
           return;  // it does not fit beside the others, and changed nothing; what else is wrong is thrown in the batch's turn
         }
+        each.tickets = std::move(tickets);
         count(before, cache.stats());
       }
     }

@@ -12,26 +12,27 @@ namespace {
 
 using embedding_cache::Pooling;
 
-constexpr int64_t kOfAStep = 8;
-constexpr int64_t kBatches = 40;
-constexpr int64_t kSteps = 8;
+constexpr int64_t kEachStep = 8;
+constexpr int64_t kAllBatches = 40;
+constexpr int64_t kLearned = 8;
 
-// Ids of a batch's tags: so many from the first one on.
-struct Tags {
-  uint64_t first = 0;
-  uint64_t count = 5;
+// Ids of a batch: so many tags from the first one on, and a user for each sample.
+struct Ids {
+  uint64_t first_tag = 0;
+  uint64_t tags = 5;
+  uint64_t first_user = 0;
 };
 
 class Tagged final : public SampleSource {
  public:
-  Tagged(Pooling pooling, std::vector<Tags> batches) : batches_(std::move(batches)) {
-    batches_.resize(kBatches);
+  Tagged(Pooling pooling, std::vector<Ids> batches) : batches_(std::move(batches)) {
+    batches_.resize(kAllBatches);
     schema_.fields = {
         {.name = "user", .rows = 1000},
-        {.name = "tags", .rows = 1000, .is_bag = true, .pooling = pooling, .ids = kOfAStep}};
+        {.name = "tags", .rows = 1000, .is_bag = true, .pooling = pooling, .ids = kEachStep}};
   }
   const SampleSchema& schema() const override { return schema_; }
-  int64_t samples() const override { return kOfAStep * kBatches; }
+  int64_t samples() const override { return kEachStep * kAllBatches; }
   std::string identity() const override { return "tagged"; }
   void read(std::span<const int64_t> samples, SampleBatch& out) const override {
     out = {};
@@ -39,17 +40,17 @@ class Tagged final : public SampleSource {
     out.fields.resize(2);
     out.fields[1].offsets.push_back(0);
     for (const int64_t sample : samples) {
-      const Tags& of_all = batches_.at(static_cast<size_t>(sample / kOfAStep));
-      out.labels.push_back(static_cast<float>(sample % 2));
-      out.fields[0].ids.push_back(static_cast<uint64_t>(sample % 40));
-      for (auto tag = static_cast<uint64_t>(sample % kOfAStep); tag < of_all.count;
-           tag += kOfAStep) {
-        out.fields[1].ids.push_back(of_all.first + tag);
+      const Ids& ids = batches_.at(static_cast<size_t>(sample / kEachStep));
+      const auto place = static_cast<uint64_t>(sample % kEachStep);
+      out.labels.push_back(static_cast<float>(place % 2));
+      out.fields[0].ids.push_back(ids.first_user + place);
+      for (uint64_t tag = place; tag < ids.tags; tag += kEachStep) {
+        out.fields[1].ids.push_back(ids.first_tag + tag);
       }
       out.fields[1].offsets.push_back(static_cast<uint32_t>(out.fields[1].ids.size()));
     }
     const std::scoped_lock lock(mutex_);
-    begun_ = std::max(begun_, samples.front() / kOfAStep);
+    begun_ = std::max(begun_, samples.front() / kEachStep);
     changed_.notify_all();
   }
   // One thread reads: the batches before this one are there then.
@@ -60,7 +61,7 @@ class Tagged final : public SampleSource {
 
  private:
   SampleSchema schema_;
-  std::vector<Tags> batches_;
+  std::vector<Ids> batches_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   mutable int64_t begun_ = -1;
@@ -88,20 +89,20 @@ std::string digest_of(const std::shared_ptr<const Tagged>& samples,
   rows->resume(std::nullopt);
   {
     const auto batches =
-        training_batches({samples, tables, rows}, {.shuffle = false}, 1, BatchPart(kOfAStep), 0);
-    for (int64_t step = 1; step <= kSteps; ++step) {
+        training_batches({samples, tables, rows}, {.shuffle = false}, 1, BatchPart(kEachStep), 0);
+    for (int64_t step = 1; step <= kLearned; ++step) {
       if (step > 1) {
         samples->wait_until_begun(step - 1 + way.depth);
       }
       const Tensors batch = batches->next();
       batches->learn(pull(batch, *tables, step));
     }
-    rows->prepare(kSteps);
+    rows->prepare(kLearned);
   }
   return rows->cache().digest();
 }
 
-void expect_same_rows(Pooling pooling, const std::vector<Tags>& batches,
+void expect_same_rows(Pooling pooling, const std::vector<Ids>& batches,
                       const EmbeddingConfig& embedding, const std::vector<Way>& ways) {
   const auto digest = [&](const Way& way) {
     return digest_of(std::make_shared<const Tagged>(pooling, batches), embedding, way);
@@ -119,6 +120,31 @@ TEST(ReadAhead, ThatDoesNotFitLeavesTheRowsOfTheBatchThatLearnsOnTheDevice) {
                    {{.depth = 3, .host_rows = 100, .device_rows = {500}},
                     {.depth = 3, .device_rows = {500}},
                     {.depth = 3, .host_rows = 100}});
+}
+
+// When it is the turn of a batch whose tags are new, those of the one behind it leave no room for them. Its users have room.
+TEST(ReadAhead, ThatLeavesNoRoomForOneTableLetsTheOthersKeepWhatTheyHold) {
+  EmbeddingConfig embedding;
+  embedding.admission = {.kind = embedding_cache::AdmissionKind::kCount, .count = 1};
+  expect_same_rows(Pooling::kMax,
+                   {{0, 60, 0}, {200, 60, 8}, {0, 5, 16}, {100, 60, 24}, {0, 60, 32}, {0, 5, 40}},
+                   embedding, {{.depth = 3, .host_rows = 100}, {.depth = 3}, {.host_rows = 100}});
+}
+
+TEST(ReadAhead, ThatLeavesNoRoomForOneTableLetsTheOthersCountTheirIdsOnce) {
+  EmbeddingConfig embedding;
+  embedding.admission = {.kind = embedding_cache::AdmissionKind::kCount, .count = 2};
+  expect_same_rows(Pooling::kMax,
+                   {{100, 60},
+                    {0, 60},
+                    {0, 60},
+                    {200, 60},
+                    {200, 60},
+                    {0, 5},
+                    {100, 60, 8},  // users that come for the first time
+                    {0, 60, 8},
+                    {0, 5, 8}},
+                   embedding, {{.depth = 3, .host_rows = 100}, {.depth = 3}, {.host_rows = 100}});
 }
 
 }  // namespace
