@@ -39,7 +39,12 @@ class RowStream {
           is_done_ = true;
           changed_.notify_all();
         }) {
-    next();
+    try {
+      next();
+    } catch (...) {  // there will be no destructor
+      thread_.join();
+      throw;
+    }
   }
   ~RowStream() {
     {

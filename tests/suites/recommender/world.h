@@ -13,13 +13,14 @@ inline constexpr int64_t kVector = 3;
 
 // In a folder of the test's own.
 struct World {
-  World(int64_t depth, int64_t host_rows) {
+  World(int64_t depth, int64_t host_rows,
+        embedding_cache::StoreKind store = embedding_cache::StoreKind::kMemory) {
     samples = std::make_shared<const SomeSamples>(50);
     tables = std::make_shared<const Tables>(samples->schema(),
                                             FieldUse{.width = kVector, .embeds_numeric = true});
     CacheConfig cache;
     cache.host_rows = host_rows;
-    cache.store.kind = embedding_cache::StoreKind::kMemory;
+    cache.store.kind = store;
     auto options = cache_options(*tables, Placement(*tables, EmbeddingWay::kAuto, 1),
                                  EmbeddingConfig(), cache, 3, 1, 1 << 30, 50);
     options.directory = directory / "rows";
