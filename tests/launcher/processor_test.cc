@@ -34,6 +34,17 @@ TEST(Processor, AnUnknownDeviceIsStatus2BeforeAnythingBegins) {
   EXPECT_THAT(result.err, HasSubstr("MSTRAIN_DEVICE: there is no device nope"));
 }
 
+TEST(Processor, FewerThreadsThanARunIsToHaveAreStatus2) {
+  const SmallRun run;
+  const Environment limit("OMP_THREAD_LIMIT", "2");
+  const CommandResult more = run_command(run.arguments("run", {"run.threads=3"}));
+  EXPECT_EQ(more.status, 2) << more.err;
+  EXPECT_THAT(more.err, HasSubstr("run.threads: OpenMP starts 2 of 3 threads, with an "
+                                  "OMP_THREAD_LIMIT of 2; set that to 3, or run.threads to 2"));
+  const CommandResult fewer = run_command(run.arguments("run", {"run.threads=2"}));
+  EXPECT_EQ(fewer.status, 0) << fewer.err;
+}
+
 TEST(Processor, ARunThatGoesOnUnderAnotherNumberOfThreadsWarnsOnce) {
   const SmallRun run;
   const std::string threads = "run.threads=";

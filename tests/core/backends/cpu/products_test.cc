@@ -1,4 +1,8 @@
 // Products at sizes beyond one tile and one block, over views, packed beforehand, and with several thread counts.
+#include <omp.h>
+
+#include <thread>
+
 #include "core/base/isa.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
@@ -200,6 +204,28 @@ TEST(CpuProducts, ProductsOfBlocksOfUnlikeWidths) {
   for (int i = 0; i < 40; ++i) {
     EXPECT_EQ(of(2), one);
     EXPECT_EQ(of(3), one);
+  }
+}
+
+// OpenMP may start fewer threads than it is asked for where its user lets it: parts of a product would be nobody's.
+TEST(CpuProducts, ProductsAreWholeWhereOpenMpMayChooseTheirThreads) {
+  const Tensor a = random({64, 300}, 45);
+  const Tensor b = random({2000, 300}, 46);
+  const Attrs attrs = product(false, true);
+  const Tensor expected = run("dot_general", {a, b}, attrs, backend_named("reference"))[0];
+  for (const bool invariant : {false, true}) {
+    std::thread([&] {
+      omp_set_dynamic(1);  // of this thread alone
+      Context context;
+      context.backend = backend_named("cpu");
+      context.threads = omp_get_num_procs() + 3;
+      context.batch_invariant = invariant;
+      const ContextScope scope(context);
+      expect_near(
+          expected,
+          apply(*find_op("dot_general"), Tensors{a, b}, attrs, SourceLocation::current())[0], 2e-6,
+          fmt::format("of {} threads", context.threads));
+    }).join();
   }
 }
 
