@@ -180,7 +180,9 @@ class Layout {
     walked.insert(walked.end(), m.begin(), m.empty() ? m.end() : m.end() - 1);
     walked.insert(walked.end(), n.begin(), n.empty() ? n.end() : n.end() - 1);
     for (const Dim& dim : walked) {
-      if (dim.step[kA] < 0 || dim.step[kB] < 0) {
+      // The libraries take no batch along which both operands repeat: a copy of one joins what it repeats.
+      const bool repeats = dim.step[kA] == 0 && dim.step[kB] == 0;
+      if (dim.step[kA] < 0 || dim.step[kB] < 0 || repeats) {
         return std::nullopt;
       }
     }

@@ -229,6 +229,25 @@ TEST(CpuProducts, ProductsAreWholeWhereOpenMpMayChooseTheirThreads) {
   }
 }
 
+// Along the rows of an operand, of several dims, or along a dim of both.
+TEST(CpuProducts, ProductsOfWhatIsRepeated) {
+  const auto repeated = [](int64_t times, const Shape& shape, uint64_t seed) {
+    return broadcast_to(random(shape, seed), shape.with_inserted(0, times));
+  };
+  const Attrs rows{{"dims", std::string("abc,cd->abd")}};
+  for (const int64_t count : {8, 20}) {
+    const Tensor x = repeated(4, {count, 64}, 47);
+    expect_right("dot_general", {x, random({64, 80}, 48)}, rows);
+    expect_right("dot_general", {x, random({64, 80}, 48), random({80}, 49)},
+                 {{"dims", std::string("abc,cd->abd")}, {"epilogue", std::string("bias gelu")}});
+    expect_right("dot_general", {x, transpose(random({80, 64}, 50))}, rows);
+  }
+  expect_right("dot_general", {random({80, 64}, 51), repeated(4, {20, 64}, 52)},
+               {{"dims", std::string("dc,abc->dab")}});
+  expect_right("dot_general", {repeated(4, {3, 20, 64}, 53), repeated(4, {3, 64, 80}, 54)},
+               {{"dims", std::string("abcd,abde->abce")}});
+}
+
 TEST(CpuProducts, BatchedProductsOfHeadsAndSharedMatrices) {
   const Attrs attrs{{"dims", std::string("abcd,abed->abce")}};
   const Tensor q = transpose(random({3, 20, 4, 16}, 14), {0, 2, 1, 3});
