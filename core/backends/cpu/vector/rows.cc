@@ -204,7 +204,8 @@ MSTRAIN_FLATTEN T logsumexp(int64_t n, const T* x) {
       total *= begin == 0 ? 0 : std::exp(static_cast<double>(top) - static_cast<double>(block_top));
       top = block_top;
     }
-    total += exp_and_sum(count, x + begin, top, scratch);
+    // Of -inf alone so far: the sum is 0, where differences would be no numbers.
+    total += exp_and_sum(count, x + begin, top == kLowest<T> ? T(0) : top, scratch);
   }
   return static_cast<T>(static_cast<double>(top) + std::log(total));
 }

@@ -1,6 +1,7 @@
 // Kernels at sizes beyond one tile, one block or one thread's chunk, over views and with several thread counts, against
 // the reference backend.
 #include <functional>
+#include <limits>
 
 #include "core/base/log.h"
 #include "core/ir/fallback.h"
@@ -118,6 +119,35 @@ TEST(CpuKernels, RowsOfManyLengths) {
     expect_right("cross_entropy", {x, targets}, loss);
     const Tensors out = run("cross_entropy", {x, targets}, loss, backend_named("reference"));
     expect_right("cross_entropy_grad", {random({rows}, 37), x, targets, out[1]}, loss);
+  }
+}
+
+// Scores that a mask leaves no number in the first kilobytes of a row.
+TEST(CpuKernels, SoftmaxOfRowsThatBeginWithNothing) {
+  constexpr float kNothing = -std::numeric_limits<float>::infinity();
+  for (const int64_t n : {1030, 2050, 3000}) {
+    std::vector<float> values(static_cast<size_t>(3 * n), kNothing);
+    const auto row = [&](int64_t i) { return values.begin() + i * n; };
+    row(0)[n - 1] = 1;
+    std::fill(row(1) + 1024, row(1) + n, 0.5F);
+    row(2)[0] = 2;
+    const Tensor x = tensor<float>(values, {3, n});
+    const Tensor targets =
+        tensor<int32_t>(std::vector<int32_t>{static_cast<int32_t>(n - 1), 1025, 0}, {3});
+    const Attrs loss{{"ignore_index", int64_t{-1}}, {"label_smoothing", 0.0}};
+    for (const Dtype dtype : {Dtype::kF32, Dtype::kF64, Dtype::kBF16}) {
+      expect_right("softmax", {cast(x, dtype)});
+      expect_right("log_softmax", {cast(x, dtype)});
+      expect_right("cross_entropy", {cast(x, dtype), targets}, loss);
+    }
+    // A row of nothing alone, and one that holds what is no number.
+    std::fill(row(0), row(1), kNothing);
+    row(1)[3] = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<double> logs = to_doubles(
+        run("log_softmax", {tensor<float>(values, {3, n})}, {}, backend_named("cpu"))[0]);
+    for (int64_t i = 0; i < 2 * n; ++i) {
+      ASSERT_TRUE(std::isnan(logs[static_cast<size_t>(i)])) << n << " " << i;
+    }
   }
 }
 
