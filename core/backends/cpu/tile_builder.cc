@@ -57,20 +57,18 @@ TileBuilder::TileBuilder(const KernelRequest& request, FusedExtent extent, bool 
   program_.n = extent.n;
   for (const ViewType& view : request.inputs) {
     const Shape strides[] = {view.strides};
-    program_.views.push_back({make_nest(view.type.shape, strides), false});
+    program_.views.push_back(make_nest(view.type.shape, strides));
   }
   if (!whole_rows) {
     find_rows();
   }
-  by_rows_ = program_.n >= kLongRow &&
-             std::any_of(program_.views.begin(), program_.views.end(),
-                         [&](const TileView& view) { return is_rows(view.nest); });
+  by_rows_ = program_.n >= kLongRow && std::any_of(program_.views.begin(), program_.views.end(),
+                                                   [&](const Nest& view) { return is_rows(view); });
 }
 
 int TileBuilder::input(size_t i, Count count) {
   Held held{request_.inputs[i].type.dtype, count};
   held.input = static_cast<int>(i);
-  program_.views[i].per_row = count == Count::kPerRow;
   values_.push_back(held);
   return static_cast<int>(values_.size()) - 1;
 }
@@ -201,14 +199,14 @@ TileProgram TileBuilder::finish() {
 
 void TileBuilder::find_rows() {
   int64_t inner = 0;
-  for (const TileView& view : program_.views) {
-    if (view.nest.dense(0) || view.nest.constant(0)) {
+  for (const Nest& view : program_.views) {
+    if (view.dense(0) || view.constant(0)) {
       continue;
     }
-    if (inner != 0 && inner != view.nest.inner()) {
+    if (inner != 0 && inner != view.inner()) {
       return;
     }
-    inner = view.nest.inner();
+    inner = view.inner();
   }
   if (inner > 0) {
     program_.rows = program_.rows * program_.n / inner;
@@ -247,7 +245,7 @@ Register TileBuilder::window(Walk walk, bool output, int tensor, int size) {
   const Register reg = registers_++;
   TileWindow window{.reg = reg, .walk = walk, .output = output, .tensor = tensor, .size = size};
   if (!output) {
-    window.nest = program_.views[static_cast<size_t>(tensor)].nest;
+    window.nest = program_.views[static_cast<size_t>(tensor)];
   }
   program_.windows.push_back(window);
   return reg;
@@ -262,7 +260,7 @@ Register TileBuilder::push(TileStep step, int width, bool once) {
 
 Register TileBuilder::raw_input(const Held& held, bool& once) {
   const auto i = static_cast<size_t>(held.input);
-  const Nest& nest = program_.views[i].nest;
+  const Nest& nest = program_.views[i];
   const int size = size_of(held.dtype);
   if (held.count == Count::kParameter) {
     once = true;

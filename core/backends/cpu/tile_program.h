@@ -74,12 +74,6 @@ struct TileWindow {
   Nest nest;
 };
 
-// A tensor that kGather walks.
-struct TileView {
-  Nest nest;
-  bool per_row = false;
-};
-
 // A register with memory of its own.
 struct TileSlot {
   Register reg = 0;
@@ -105,7 +99,7 @@ struct TileProgram {
   std::vector<TileStep> once;   // constants and parameters, before the first tile of a thread
   std::vector<TileStep> steps;  // of every tile
   std::vector<TileWindow> windows;
-  std::vector<TileView> views;  // by kernel input
+  std::vector<Nest> views;  // that kGather walks, by kernel input
   std::vector<TileSlot> slots;
   std::vector<TilePartial> partials;
   std::vector<std::pair<int, int>> in_place;  // outputs that may be written over inputs

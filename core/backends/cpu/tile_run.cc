@@ -107,6 +107,16 @@ class Worker {
     return 0;
   }
 
+  // How many elements lie before those of a tile.
+  int64_t before(TileStep::Count of, const Tile& tile) const {
+    switch (of) {
+      case TileStep::Count::kFull: return tile.row * program_.n + tile.column;
+      case TileStep::Count::kPerRow: return tile.row;
+      case TileStep::Count::kParameter: return 0;
+    }
+    return 0;
+  }
+
   int64_t count(TileStep::Count of, const Tile& tile) const {
     switch (of) {
       case TileStep::Count::kFull: return tile.rows * tile.columns;
@@ -120,14 +130,11 @@ class Worker {
     const int64_t n = count(step.count, tile);
     switch (step.kind) {
       case TileStep::Kind::kGather: {
-        const TileView& view = program_.views[static_cast<size_t>(step.input)];
-        const bool from_start = step.count == TileStep::Count::kParameter;
-        const int64_t first = from_start     ? 0
-                              : view.per_row ? tile.row
-                                             : tile.row * program_.n + tile.column;
-        gather_view(view.nest, step.size,
+        const Nest& view = program_.views[static_cast<size_t>(step.input)];
+        const int64_t first = before(step.count, tile);
+        gather_view(view, step.size,
                     static_cast<const std::byte*>(memory_.inputs[static_cast<size_t>(step.input)]),
-                    first, std::min(n, view.nest.elements() - first), at_[step.out[0]]);
+                    first, std::min(n, view.elements() - first), at_[step.out[0]]);
         break;
       }
       case TileStep::Kind::kFill: fill(step, n); break;

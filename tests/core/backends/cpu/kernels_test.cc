@@ -7,6 +7,8 @@
 #include "core/ir/fallback.h"
 #include "core/ops/adamw.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/norm.h"
+#include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 #include "core/tensor/jit.h"
 #include "tests/core/backends/cpu/against_reference.h"
@@ -28,6 +30,32 @@ TEST(CpuKernels, ReductionsOverAnyAxesOfLargeTensors) {
   expect_right("sum_squares", {x});
   expect_right("argmax", {x}, {{"axis", int64_t{2}}});
   expect_right("cumsum", {x}, {{"axis", int64_t{0}}, {"reverse", true}});
+}
+
+// Of both a number a row and a parameter, where there are as many rows as numbers in each.
+TEST(CpuKernels, AnOperandOfRowsThatIsAParameterTooIsReadAsEach) {
+  constexpr int64_t kRows = 64;
+  const Tensor x = random({kRows, kRows}, 61), bias = random({kRows}, 62);
+  const Tensor weights = random({kRows, 3}, 63, 0.5, 2);
+  const auto add = [](const Tensor& x, const Tensor& weight) {
+    return x + expand_dims(max(x, {1}) * weight, 1);
+  };
+  const std::function<Tensor(const Tensor&, const Tensor&)> groups[] = {
+      [&](const Tensor& x, const Tensor& weights) {
+        const Tensor weight = select(weights, 1, 1);
+        return layer_norm(tanh(add(x, weight)), weight, bias);
+      },
+      [&](const Tensor& x, const Tensor& weights) {
+        const Tensor weight = select(weights, 1, 1);
+        return add(layer_norm(x, weight, bias), weight);
+      }};
+  for (const auto& group : groups) {
+    Context context;
+    context.backend = backend_named("cpu");
+    context.threads = 1;
+    const ContextScope scope(context);
+    expect_near(group(x, weights), jit(group)(x, weights), 1e-5, "fused");
+  }
 }
 
 // Of a norm's weight: whatever its group computes beside them, and so however many rows lie in a tile.
