@@ -167,13 +167,18 @@ class Grouper {
     return fused_role(*node.op, node.attrs, inputs, node.outputs, extent, longest_row());
   }
 
+  // Why no role fits: the length of rows, else `reason`.
+  std::string misfit(const Form& form, const std::string& reason) const {
+    const int64_t n = form.final_extent().n;
+    return n > longest_row() ? fmt::format("rows of {} elements are too long", n) : reason;
+  }
+
   // Why a node is no member at all; empty where it may be.
   std::string exclusion(const Node& node, const Types& inputs, const Form& form) const {
     const auto role = role_in(node, inputs, form.final_extent());
     if (!role) {
-      return form.final_extent().n > longest_row()
-                 ? fmt::format("rows of {} elements are too long", form.final_extent().n)
-                 : fmt::format("{} reduces other dims than the first or the last", node.op->name);
+      return misfit(form,
+                    fmt::format("{} reduces other dims than the first or the last", node.op->name));
     }
     const GroupRule* rule = rule_of(*role);
     return rule != nullptr && options_.off.contains(rule->name)
@@ -234,8 +239,9 @@ class Grouper {
     if (const std::string why = form.join(connection); !why.empty()) {
       return why;
     }
-    return moves_fit(value, form.final_extent()) ? std::string()
-                                                 : "a broadcast does not repeat whole rows";
+    return moves_fit(value, form.final_extent())
+               ? std::string()
+               : misfit(form, "a broadcast does not repeat whole rows");
   }
 
   bool moves_fit(Value value, const FusedExtent& extent) const {

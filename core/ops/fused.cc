@@ -223,7 +223,7 @@ std::optional<FusedRole> fused_role(const OpDef& op, const Attrs& attrs,
       return FusedRole::kMove;
     }
     const bool spreads = op.order == Order::kRepeated && inputs[0].elements() == extent.rows &&
-                         outputs[0].elements() == full &&
+                         outputs[0].elements() == full && extent.n <= longest &&
                          spreads_rows(inputs[0].shape, outputs[0].shape, extent);
     return spreads ? std::optional(FusedRole::kSpread) : std::nullopt;
   }

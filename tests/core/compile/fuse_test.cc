@@ -169,6 +169,22 @@ TEST(Fuse, LeavesParametersAndOtherSizesOutside) {
       IsEmpty());
 }
 
+// A tile holds whole rows of what a number is repeated along: long ones would be as large as the tensor.
+TEST(Fuse, RepeatsNoNumberMadeInTheGroupAlongLongRows) {
+  const auto scaled = [](std::span<const Tensor> x) {
+    return Tensors{x[0] * exp(x[1] * x[2]) + x[0]};
+  };
+  const TensorType scalar{Dtype::kF32, {}};
+  EXPECT_THAT(groups({{Dtype::kF32, {16, 1000}}, scalar, scalar}, scaled),
+              ElementsAre("mul + exp + add"));
+  FusionLog log;
+  FuseOptions options;
+  options.log = &log;
+  EXPECT_THAT(groups({{Dtype::kF32, {20, 1000}}, scalar, scalar}, scaled, options),
+              ElementsAre("mul + exp", "mul + add"));
+  EXPECT_THAT(log.text(), HasSubstr("mul with exp: rows of 20000 elements are too long"));
+}
+
 // A sum over rows is there when all rows are: what reads it comes after.
 TEST(Fuse, ReadsSumsOverRowsFromOutside) {
   const auto f = [](std::span<const Tensor> x) {
