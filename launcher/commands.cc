@@ -309,6 +309,7 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop, Rank& ra
   if (!rank.was_started_here() && rank.is_alone() && (ranks > 1 || restarts.value_or(0) > 0)) {
     return start_job(ranks, restarts.value_or(0), arguments, request.tree, stop);
   }
+  request.start.cleared = [&rank] { rank.cleared(); };
   if (!rank.is_alone()) {
     request.world = [&rank](double timeout_s) { return rank.world(timeout_s); };
     if (rank.is_first()) {

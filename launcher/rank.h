@@ -24,6 +24,12 @@ class Rank {
   int ranks() const { return place_.ranks; }
   const RankPlace& place() const { return place_; }
   bool was_started_here() const { return link_ != nullptr; }
+  // What an earlier run had written is removed: who started this process need not ask for it again.
+  void cleared() const {
+    if (link_ != nullptr) {
+      link_->cleared();
+    }
+  }
 
   // Meets the others. Before, what fails fails on all of them in the same way, and the first one says it. Throws Error.
   void join();

@@ -17,7 +17,7 @@ namespace mstrain::launcher {
 namespace {
 
 struct Words {
-  enum Kind : int32_t { kHere, kJoined, kLeaving, kEnd } kind = kHere;
+  enum Kind : int32_t { kHere, kJoined, kLeaving, kCleared, kEnd } kind = kHere;
   int32_t rank = 0, status = 0, told = 0, lost_ranks = 0;
 };
 constexpr char kTerminalByte = 't';
@@ -126,6 +126,11 @@ void RankLink::leaving() {
   send(&words, sizeof words);
 }
 
+void RankLink::cleared() {
+  const Words words{Words::kCleared};
+  send(&words, sizeof words);
+}
+
 void RankLink::end(int status, bool told, bool lost_ranks) {
   const Words words{Words::kEnd, 0, status, told ? 1 : 0, lost_ranks ? 1 : 0};
   send(&words, sizeof words);
@@ -197,6 +202,8 @@ void RankLinks::hear(StartedRank& rank) {
     rank.joined = true;
   } else if (words.kind == Words::kLeaving) {
     rank.leaving = true;
+  } else if (words.kind == Words::kCleared) {
+    rank.cleared = true;
   } else {
     rank.ended = true;
     rank.status = words.status;

@@ -27,6 +27,8 @@ class RankLink {
   // From here on this rank and others find out that one is gone; and from here on no more.
   void joined();
   void leaving();
+  // What an earlier run had written, which --restart removes.
+  void cleared();
   // The last word. `told`: why is known to people; `lost_ranks`: others were dead, stopped or late.
   void end(int status, bool told, bool lost_ranks);
 
@@ -44,6 +46,7 @@ struct StartedRank {
   int socket = -1;       // -1: closed, the process has ended
   bool joined = false;   // the others
   bool leaving = false;  // them
+  bool cleared = false;  // what an earlier run had written
   bool ended = false;    // it has said how
   int status = 0;
   bool told = false;

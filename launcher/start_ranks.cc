@@ -161,6 +161,7 @@ class Mpirun {
 struct JobEnd {
   int status = 0;
   bool lost_ranks = false;
+  bool cleared = false;  // what an earlier run had written
 };
 
 // One start of the job.
@@ -311,6 +312,7 @@ class Job {
     for (const StartedRank& rank : ranks()) {
       told = told || rank.told;
       end.lost_ranks = end.lost_ranks || !rank.ended || rank.lost_ranks;
+      end.cleared = end.cleared || rank.cleared;
       const int status = rank.ended ? rank.status : 1;
       end.status = end.status == 0 || (&rank == zero && status != 0) ? status : end.status;
       if (!rank.ended && !killed_.contains(rank.pid)) {
@@ -365,10 +367,15 @@ int start_ranks(const RanksToStart& given, const std::atomic<bool>& stop) {
     if (!end.lost_ranks || start == given.restarts || stop) {
       return end.status;
     }
-    std::erase(job.arguments, "--restart");  // what this run wrote is to be gone on with
+    if (end.cleared) {
+      std::erase(job.arguments, "--restart");  // what this run wrote is to be gone on with
+    }
+    const bool anew = std::ranges::find(job.arguments, "--restart") != job.arguments.end();
     job.ranks = ranks_left(given, processors);
-    log_warning("starting {} rank{} again from the newest checkpoint, {} of {} times", job.ranks,
-                job.ranks == 1 ? "" : "s", start + 1, given.restarts);
+    log_warning(
+        "starting {} rank{} again {}, {} of {} times", job.ranks, job.ranks == 1 ? "" : "s",
+        anew ? "with --restart, which had removed nothing yet" : "from the newest checkpoint",
+        start + 1, given.restarts);
   }
 }
 

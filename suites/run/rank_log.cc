@@ -12,8 +12,13 @@ RankLog::RankLog(RunRequest& request, const RunConfig& config, int rank) {
     log_ = std::make_unique<LogFile>(files, join_path(folder, fmt::format("rank-{:04}.log", rank)));
   };
   if (request.start.restart && config.mode == RunMode::kTrain) {
-    request.start.cleared =
-        rank == 0 ? std::function<void()>([&files, folder] { files.remove_all(folder); }) : open;
+    const auto remove = [&files, folder, before = request.start.cleared] {
+      files.remove_all(folder);
+      if (before != nullptr) {
+        before();
+      }
+    };
+    request.start.cleared = rank == 0 ? std::function<void()>(remove) : open;
   } else if (rank > 0) {
     open();
   }

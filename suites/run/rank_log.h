@@ -12,7 +12,7 @@ namespace mstrain {
 // anew, from when it does: until then the logs of an earlier one stay. Every rank makes one.
 class RankLog {
  public:
-  // Sets request.start.cleared.
+  // Sets request.start.cleared, which the first one calls as well where it was set.
   RankLog(RunRequest& request, const RunConfig& config, int rank);
   RankLog(const RankLog&) = delete;
   RankLog& operator=(const RankLog&) = delete;

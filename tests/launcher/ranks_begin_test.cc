@@ -14,7 +14,8 @@ using ::testing::HasSubstr;
 class RanksBegin : public ManyProcesses {
  protected:
   // Of two ranks the second does `what`, a line of a shell's, before it is mstrain, and the first sleeps for so many seconds.
-  CommandResult begin_where_one(const std::string& what, int other_sleeps = 0) {
+  CommandResult begin_where_one(const std::string& what, int other_sleeps = 0,
+                                std::vector<std::string> more = {}) {
     const std::string path = std::getenv("PATH");
     const auto script = [&](const std::string& name, const std::string& text) {
       write_text(run_.path(name), "#!/bin/sh\n" + text);
@@ -29,8 +30,8 @@ class RanksBegin : public ManyProcesses {
             run_.path("rank") + "';; esac\n  set -- \"$@\" \"$word\"\ndone\nexec mpirun \"$@\"\n");
     const Environment first("PATH", (run_.path("bin") + ":" + path).c_str());
     const auto begin = std::chrono::steady_clock::now();
-    const CommandResult result =
-        run_command(with_ranks(run_.arguments("run", {"parallel.timeout_s=2"}), 2));
+    more.emplace_back("parallel.timeout_s=2");
+    const CommandResult result = run_command(with_ranks(run_.arguments("run", more), 2));
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(25));
     return result;
   }
@@ -50,6 +51,19 @@ TEST_F(RanksBegin, NameOneThatDiesOnItsWay) {
     EXPECT_THAT(result.err, AllOf(HasSubstr("rank 1"), HasSubstr("died before the ranks had met")));
     EXPECT_EQ(count_of(result.err, "\n"), 1) << result.err;
   }
+}
+
+TEST_F(RanksBegin, AnewWhereOneDiedBeforeTheEarlierRunWasRemoved) {
+  ASSERT_EQ(run_command(run_.arguments("run", {"schedule.total_steps=5"})).status, 0);
+  const CommandResult result = begin_where_one(
+      fmt::format("test -e '{0}' || {{ touch '{0}'; kill -9 $$; }}", run_.path("has died")), 0,
+      {"schedule.total_steps=5", "--restarts", "1", "--restart"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(
+      result.err,
+      AllOf(HasSubstr("starting 2 ranks again with --restart, which had removed nothing yet"),
+            HasSubstr("what an earlier run had written is removed")));
+  EXPECT_THAT(result.out, HasSubstr("finished at step 5, "));
 }
 
 TEST_F(RanksBegin, NameOneThatIsStoppedOnItsWay) {
