@@ -66,12 +66,27 @@ std::string begun_by(const std::string& key, const std::vector<std::string>& nam
   return best.empty() ? "" : whole[static_cast<size_t>(found - beginnings.begin())];
 }
 
-// What the name means elsewhere; else the nearest key of this section; else keys of the same name elsewhere; else a key of this
-// section that it begins; else all of them.
+// `model: {init: {from: …}}` of model.init.from: overrides name keys so, files do not.
+std::string in_sections(std::string_view key) {
+  std::string before;
+  std::string after;
+  for (size_t dot = key.find('.'); dot != std::string_view::npos; dot = key.find('.')) {
+    before += fmt::format("{}: {{", key.substr(0, dot));
+    after += '}';
+    key.remove_prefix(dot + 1);
+  }
+  return fmt::format("{}{}: …{}", before, key, after);
+}
+
+// What the name means elsewhere; else the sections that it names; else the nearest key of this section; else keys of the same
+// name elsewhere; else a key of this section that it begins; else all of them.
 std::string suggest(const std::string& key, const std::string& path, const ConfigFields& fields,
                     const ConfigFields& root) {
   if (std::string known = known_elsewhere(key, path, root); !known.empty()) {
     return known;
+  }
+  if (key.find('.') != std::string::npos) {
+    return fmt::format("; in a file that is {}", in_sections(key));
   }
   std::vector<std::string> here;
   for (const ConfigFields::Entry& entry : fields.entries()) {

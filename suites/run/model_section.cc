@@ -94,7 +94,11 @@ void add_data_keys(FileSystem& files, const StoredModel& stored, const YamlNode&
 }  // namespace
 
 std::optional<std::string> begins_with(const YamlNode& tree) {
-  const YamlNode* const from = find_config(tree, "model.init.from");
+  // find_config() would take a key of this name too, which is none.
+  const YamlNode* from = &tree;
+  for (const char* const key : {"model", "init", "from"}) {
+    from = from == nullptr ? nullptr : from->find(key);
+  }
   if (from == nullptr || from->is_null()) {
     return {};
   }

@@ -159,6 +159,15 @@ TEST_F(ConfigTest, UnknownKeysAreNamedWithTheNearest) {
             "my.yaml:2: model.dropout.xyzzyxyzzy: unknown key; known here: hidden, attention");
 }
 
+TEST_F(ConfigTest, KeysOfAFileThatNameTheirSectionsAreToldHowFilesSayThem) {
+  const std::string data = "data: {train: a}\n";
+  EXPECT_EQ(error(data + "model.dropout.hidden: 0.5\n"),
+            "my.yaml:2: model.dropout.hidden: unknown key; in a file that is "
+            "model: {dropout: {hidden: …}}");
+  EXPECT_EQ(error(data + "model: {dropout.hidden: 0.5}\n"),
+            "my.yaml:2: model.dropout.hidden: unknown key; in a file that is dropout: {hidden: …}");
+}
+
 TEST_F(ConfigTest, WholeNumbersMayBeWrittenAsFloats) {
   for (const auto& [text, layers] : {std::pair("12.0", 12), {"1e2", 100}, {"2.5E3", 2500}}) {
     Config config;

@@ -102,6 +102,18 @@ TEST_F(FineTuningTest, TheNetworkIsTakenFromTheDirectory) {
   EXPECT_TRUE(resolved_config(real_files(), config).same_value(config));
 }
 
+TEST_F(FineTuningTest, ADirectoryIsNamedInSections) {
+  const YamlNode all = tree("{init: {from: " + folder_.path() + "}}");
+  YamlNode in_one_key = YamlNode::map();
+  in_one_key.file = all.file;
+  in_one_key.add("model.init.from", *find_config(all, "model.init.from"));
+  for (const YamlNode& node : {in_one_key, tree("{init.from: " + folder_.path() + "}")}) {
+    EXPECT_EQ(begins_with(node), std::nullopt);
+    EXPECT_THAT(message_of<ConfigError>([&] { resolved_config(real_files(), node); }),
+                HasSubstr("run.yaml:2: model.init.from: unknown key; in a file that is"));
+  }
+}
+
 TEST_F(FineTuningTest, AnotherNetworkIsAnErrorOfTheConfiguration) {
   const auto error = [&](const std::string& keys) {
     return message_of<Error>([&] {
