@@ -77,26 +77,25 @@ std::vector<std::string> WatchedFolder::find_runs() {
   std::set<std::string> been;  // links may lead to where they stand
   const auto look = [&](const auto& self, const std::string& id, int depth) -> void {
     const std::string directory = id.empty() ? folder_ : join_path(folder_, id);
-    if (!been.insert(real_path(directory)).second) {
-      return;
-    }
-    if (is_run_directory(files_, directory)) {
-      std::error_code error;
-      const auto time = std::filesystem::last_write_time(join_path(directory, kMetricsFile), error);
-      found.emplace_back(error ? std::filesystem::file_time_type::min() : time,
-                         id.empty() ? "." : id);
-    }
     std::vector<std::string> names;
     try {
+      if (!files_.is_directory(directory) || !been.insert(real_path(directory)).second) {
+        return;
+      }
+      if (is_run_directory(files_, directory)) {
+        std::error_code error;
+        const auto time =
+            std::filesystem::last_write_time(join_path(directory, kMetricsFile), error);
+        found.emplace_back(error ? std::filesystem::file_time_type::min() : time,
+                           id.empty() ? "." : id);
+      }
       names = files_.list(directory);
     } catch (const IoError&) {
-      return;  // gone, or not ours to read
+      return;  // gone, not ours to read, or a link that leads to itself
     }
     for (const std::string& name : names) {
-      const std::string below = id.empty() ? name : join_path(id, name);
-      if (depth < kDeepest && !name.starts_with('.') && name != "checkpoints" &&
-          files_.is_directory(join_path(folder_, below))) {
-        self(self, below, depth + 1);
+      if (depth < kDeepest && !name.starts_with('.') && name != "checkpoints") {
+        self(self, id.empty() ? name : join_path(id, name), depth + 1);
       }
     }
   };
@@ -159,10 +158,11 @@ std::string WatchedFolder::data(std::span<const std::string> ids) {
     sweep = above;
   }
   OrderedJson out{{"runs", std::move(runs)}, {"sweep", nullptr}};
-  if (const std::string path = join_path(sweep, kSweepFile);
-      one_sweep && !sweep.empty() && files_.exists(path)) {
+  if (one_sweep && !sweep.empty()) {
     try {
-      out["sweep"] = OrderedJson(parse_json(files_.read(path, kMostBytes), path));
+      if (const std::string path = join_path(sweep, kSweepFile); files_.exists(path)) {
+        out["sweep"] = OrderedJson(parse_json(files_.read(path, kMostBytes), path));
+      }
     } catch (const IoError&) {
       out["sweep"] = nullptr;  // the runs are shown without it
     }

@@ -68,6 +68,7 @@ def serves_all_runs(mstrain, folder):
     with watching(mstrain, str(out)) as (url, process):
         assert json.loads(get(url + "runs.json")) == {"folder": str(out), "runs": []}
         assert json.loads(get(url + "data.json")) == {"runs": [], "sweep": None}
+        (out / "circle").symlink_to("circle")
         train(mstrain, folder, "first")
         train(mstrain, folder, "second", "model.init.from=out/first/checkpoints/step-00000020", "optimizer.lr=1.0e-4")
         shutil.copytree(out / "first", out / ODD)
@@ -75,6 +76,9 @@ def serves_all_runs(mstrain, folder):
         (out / "broken" / "config.yaml").write_text("run: {name: [")
         (out / "begun").mkdir()
         (out / "begun" / "config.yaml").write_text("run: {name: begun}\n")
+        (out / "led_astray").mkdir()
+        (out / "led_astray" / "metrics.jsonl").symlink_to("metrics.jsonl")
+        (folder / "sweep.json").symlink_to("sweep.json")  # above the folder of a run of `out`
         listed = {run["id"]: run for run in json.loads(get(url + "runs.json"))["runs"]}
         assert set(listed) == {"first", "second", ODD, "broken", "begun"}, listed
         assert "config.yaml" in listed["broken"]["error"]
