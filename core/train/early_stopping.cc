@@ -88,16 +88,14 @@ void EarlyStopping::on_state(Trainer& trainer, Moment) {
 }
 
 Json EarlyStopping::state() const {
-  return {{"monitor", config_.monitor},
-          {"best", to_state(best_)},
-          {"best_step", best_step_},
-          {"waited", waited_},
-          {"ended", ended_}};
+  return {{"monitor", config_.monitor}, {"larger_is_better", monitor_.larger_is_better()},
+          {"best", to_state(best_)},    {"best_step", best_step_},
+          {"waited", waited_},          {"ended", ended_}};
 }
 
 void EarlyStopping::restore(const Json& state) {
-  if (state_text(state, "monitor", kName) != config_.monitor) {
-    return;  // another metric: what was seen of the old one says nothing
+  if (!state_is_of(monitor_, state, kName)) {
+    return;  // what was seen of another metric, or is good the other way, says nothing
   }
   best_ = state_optional(state, "best", kName);
   best_step_ = state_count(state, "best_step", kName);
@@ -108,7 +106,8 @@ void EarlyStopping::restore(const Json& state) {
 std::optional<std::string> EarlyStopping::ended_by(const EarlyStoppingConfig& config,
                                                    const Json& callbacks) {
   const auto found = callbacks.find(kName);
-  if (found == callbacks.end() || state_text(*found, "monitor", kName) != config.monitor ||
+  if (found == callbacks.end() ||
+      !state_is_of(Monitor(config.monitor, config.mode), *found, kName) ||
       !state_flag(*found, "ended", kName)) {
     return std::nullopt;
   }

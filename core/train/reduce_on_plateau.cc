@@ -34,11 +34,9 @@ void ReduceOnPlateau::on_evaluation(Trainer& trainer, const EvaluationRow& row) 
 }
 
 Json ReduceOnPlateau::state() const {
-  return {{"monitor", config_.monitor},
-          {"best", to_state(best_)},
-          {"waited", waited_},
-          {"cooling", cooling_},
-          {"factor", factor_}};
+  return {{"monitor", config_.monitor}, {"larger_is_better", monitor_.larger_is_better()},
+          {"best", to_state(best_)},    {"waited", waited_},
+          {"cooling", cooling_},        {"factor", factor_}};
 }
 
 void ReduceOnPlateau::restore(const Json& state) {
@@ -47,9 +45,8 @@ void ReduceOnPlateau::restore(const Json& state) {
   cooling_ = state_count(state, "cooling", kName);
   factor_ = state_number(state, "factor", kName);
   check(factor_ > 0 && factor_ <= 1, "{}: the saved factor is {}", kName, factor_);
-  // Checkpoints of earlier versions do not say it.
-  if (state.contains("monitor") && state_text(state, "monitor", kName) != config_.monitor) {
-    best_.reset();  // another metric: what was seen of the old one says nothing
+  if (!state_is_of(monitor_, state, kName)) {
+    best_.reset();  // what was seen of another metric, or is good the other way, says nothing
     waited_ = 0;
   }
 }

@@ -42,4 +42,10 @@ std::string state_text(const Json& state, const char* key, std::string_view owne
   return value.get<std::string>();
 }
 
+bool state_is_of(const Monitor& monitor, const Json& state, std::string_view owner) {
+  return (!state.contains("monitor") || state_text(state, "monitor", owner) == monitor.name()) &&
+         (!state.contains("larger_is_better") ||
+          state_flag(state, "larger_is_better", owner) == monitor.larger_is_better());
+}
+
 }  // namespace mstrain

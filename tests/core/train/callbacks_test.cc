@@ -186,6 +186,35 @@ TEST(EarlyStopping, TheMetricSaysWhichWayIsBetter) {
   EXPECT_EQ(rule->best(), 0.3);
 }
 
+TEST(EarlyStopping, TheBestOfAnotherWayToBeBetterSaysNothing) {
+  Script script({4, 5, 6});
+  EarlyStoppingConfig config{.patience = 2};
+  std::optional<EarlyStopping> rule;
+  const auto rule_of = [&](Saver& saver) -> Callback& { return rule.emplace(config, saver); };
+  ASSERT_EQ(script.run(rule_of).step, 3);
+  const Json state = parse_json(rule->state().dump(), "state");
+  const auto ended_by = [&](const Json& of_rule) {
+    return EarlyStopping::ended_by(config, Json{{"early_stopping", of_rule}});
+  };
+  Json unsaid = state;  // as an earlier version wrote it
+  unsaid.erase("larger_is_better");
+  EXPECT_EQ(ended_by(state), "patience");
+  EXPECT_EQ(ended_by(unsaid), "patience");
+  config.mode = MonitorMode::kMin;  // as the metric says by itself
+  EXPECT_EQ(ended_by(state), "patience");
+  rule->restore(state);
+  EXPECT_EQ(rule->best(), 4);
+  config.mode = MonitorMode::kMax;
+  EXPECT_EQ(ended_by(state), std::nullopt);
+  Script longer({7, 6, 3, 1});
+  const auto restored = [&](Saver& saver) -> Callback& {
+    rule.emplace(config, saver).restore(state);
+    return *rule;
+  };
+  EXPECT_EQ(longer.run(restored).step, 3);
+  EXPECT_EQ(rule->best(), 7);
+}
+
 struct RateCase {
   const char* what;
   std::vector<double> values;
@@ -275,24 +304,30 @@ TEST(ReduceOnPlateau, AStateIsReadBackOrRefused) {
 }
 
 TEST(ReduceOnPlateau, TheBestOfAnotherMonitorSaysNothing) {
-  const ReduceOnPlateauConfig config{.monitor = "eval_accuracy"};
-  const auto restored = [&](const char* monitor) {
+  const auto restored = [](MonitorMode mode, const char* more) {
+    const ReduceOnPlateauConfig config{.monitor = "eval_accuracy", .mode = mode};
     Json state = parse_json(R"({"best":4.5,"waited":1,"cooling":2,"factor":0.5})", "state");
-    if (monitor != nullptr) {
-      state["monitor"] = monitor;
-    }
+    state.update(parse_json(more, "state"));
     ReduceOnPlateau rule(config);
     rule.restore(state);
     return rule.state();
   };
-  const Json kept = parse_json(
-      R"({"monitor":"eval_accuracy","best":4.5,"waited":1,"cooling":2,"factor":0.5})", "state");
-  EXPECT_EQ(restored("eval_accuracy"), kept);
-  EXPECT_EQ(restored(nullptr), kept);  // an earlier version did not say
-  EXPECT_EQ(
-      restored(kEvalLoss),
-      parse_json(R"({"monitor":"eval_accuracy","best":null,"waited":0,"cooling":2,"factor":0.5})",
-                 "state"));
+  const auto expected = [](const char* larger_is_better, const char* best, int waited) {
+    return parse_json(fmt::format(R"({{"monitor":"eval_accuracy","larger_is_better":{},"best":{},)"
+                                  R"("waited":{},"cooling":2,"factor":0.5}})",
+                                  larger_is_better, best, waited),
+                      "state");
+  };
+  const Json kept = expected("true", "4.5", 1);
+  const char* const kSame = R"({"monitor":"eval_accuracy","larger_is_better":true})";
+  EXPECT_EQ(restored(MonitorMode::kAuto, kSame), kept);
+  EXPECT_EQ(restored(MonitorMode::kMax, kSame), kept);
+  EXPECT_EQ(restored(MonitorMode::kMin, kSame), expected("false", "null", 0));
+  EXPECT_EQ(restored(MonitorMode::kAuto, R"({"monitor":"eval_loss"})"),
+            expected("true", "null", 0));
+  // Earlier versions did not say it.
+  EXPECT_EQ(restored(MonitorMode::kAuto, "{}"), kept);
+  EXPECT_EQ(restored(MonitorMode::kMax, R"({"monitor":"eval_accuracy"})"), kept);
 }
 
 TimeLimit::Clock::time_point two_hours_later() {
