@@ -2,9 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/base/files_silent.h"
 #include "core/io/events.h"
@@ -37,6 +39,9 @@ class AgentSession {
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
 
+  // mstrain::work_together() for what some ranks are longer at than others may wait. Who fails says why, and leaves; the others learn it
+  // where they next meet.
+  void work_together(std::string_view what, const std::function<void()>& work);
   std::optional<std::string> previous_checkpoint();
   void restore(const std::string& folder);
   void open_logs();

@@ -1,5 +1,7 @@
 #include "suites/reinforcement/train/session.h"
 
+#include <exception>
+
 #include "core/base/interrupt.h"
 #include "core/train/log_file.h"
 #include "core/train/previous_run.h"
@@ -7,6 +9,21 @@
 #include "suites/reinforcement/train/agent_session.h"
 
 namespace mstrain::reinforcement {
+
+void AgentSession::work_together(std::string_view what, const std::function<void()>& work) {
+  std::exception_ptr failure;
+  mstrain::work_together(ranks_, what, [&] {
+    try {
+      work();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  });
+  if (failure != nullptr) {
+    std::rethrow_exception(failure);
+  }
+}
+
 void AgentSession::loop() {
   const EnvEvalConfig& eval = config_.eval;
   const auto evaluates = [&](bool last) {
@@ -55,7 +72,7 @@ void AgentSession::loop() {
     if (evaluates(last) && !interrupted_) {
       evaluate_now();
       interrupted_ = evaluated_ < env_steps_;
-      report(kStatusRunning);
+      work_together("report", [this] { report(kStatusRunning); });
     }
     interrupted_ = interrupted_ || is_far_enough();
     const bool due =
@@ -86,17 +103,22 @@ Finished AgentSession::run() {
   Communicator* world = ranks_ == nullptr ? nullptr : &ranks_->world();
   const AgentEntry& entry = agent_of(config_.algorithm->type);
   plan_ = entry.plan(config_, request_.tree, world == nullptr ? 1 : world->size());
-  agent_ = entry.make(config_, request_.tree, world, request_.files);
+  work_together("start", [&] {
+    agent_ = entry.make(config_, request_.tree, world, request_.files);
+    if (previous) {
+      restore(*previous);
+    }
+  });
   if (previous) {
-    restore(*previous);
+    stopped_ = stopped_ && !asks_for_more();
     if (is_complete() && !ended_without_its_word(files_, directory_->path())) {
       return {Outcome::kWasFinished, env_steps_, std::nullopt, stopped_};
     }
     log_info("{}: going on from step {}", directory_->path(), env_steps_);
   }
-  if (request_.start.restart) {
-    meet(ranks_, "restart");
-    if (first_) {
+  meet(ranks_, "start");  // from here on the first rank changes what the others have read
+  work_together("start", [&] {
+    if (request_.start.restart && first_) {
       if (directory_->clear()) {
         log_info("{}: what an earlier run had written is removed", directory_->path());
       }
@@ -105,9 +127,8 @@ Finished AgentSession::run() {
         request_.start.cleared();
       }
     }
-  }
-  meet(ranks_, "start");
-  open_logs();
+    open_logs();
+  });
   outlive_output();
   const HeedInterrupts heeds;
   try {
@@ -120,9 +141,11 @@ Finished AgentSession::run() {
     throw;
   }
   line_.reset();
-  report(is_complete() ? kStatusFinished : kStatusInterrupted,
-         stopped_ ? fmt::format("eval.stop_at_return {} is reached", *config_.eval.stop_at_return)
-                  : "");
+  work_together("report", [this] {
+    report(is_complete() ? kStatusFinished : kStatusInterrupted,
+           stopped_ ? fmt::format("eval.stop_at_return {} is reached", *config_.eval.stop_at_return)
+                    : "");
+  });
   return {is_complete() ? Outcome::kFinished : Outcome::kInterrupted, env_steps_, eval_return_,
           stopped_};
 }

@@ -58,7 +58,7 @@ void check_changes(const std::string& path, const YamlNode& before, const YamlNo
 
 std::optional<std::string> AgentSession::previous_checkpoint() {
   std::optional<std::string> newest;
-  work_together(ranks_, "newest checkpoint", [&] {
+  work_together("newest checkpoint", [&] {
     if (first_) {
       newest = newest_checkpoint(files_, directory_->checkpoints(), /*set_aside=*/true);
     }
@@ -112,7 +112,6 @@ void AgentSession::restore(const std::string& folder) {
   agent_->load(reader.get_text());
   reader.expect_end();
   saved_ = env_steps_;
-  stopped_ = stopped_ && !asks_for_more();
 }
 
 // Whether eval.stop_at_return is now more than the last evaluation's return, or none.
@@ -146,8 +145,13 @@ std::string AgentSession::state() const {
 
 void AgentSession::save() {
   const auto begin = Clock::now();
-  std::vector<std::string> states = told_to_first(ranks_, state(), "checkpoint");
-  if (first_) {
+  std::string own;
+  work_together("checkpoint", [&] { own = state(); });
+  std::vector<std::string> states = told_to_first(ranks_, std::move(own), "checkpoint");
+  work_together("checkpoint", [&] {
+    if (!first_) {
+      return;
+    }
     CheckpointContents contents;
     contents.progress.step = env_steps_;
     contents.progress.seed = static_cast<uint64_t>(config_.run.seed);
@@ -166,8 +170,8 @@ void AgentSession::save() {
     save_checkpoint(files_, join_path(directory_->checkpoints(), checkpoint_name(env_steps_)),
                     contents);
     prune_checkpoints(files_, directory_->checkpoints(), config_.checkpoint.keep);
-  }
-  meet(ranks_, "checkpoint");
+  });
+  meet(ranks_, "checkpoint");  // which there is none of where the first rank failed
   agent_->release(list_checkpoints(files_, directory_->checkpoints()).front());
   saved_ = env_steps_;
   saved_at_ = Clock::now();

@@ -103,7 +103,10 @@ void AgentSession::evaluate_now() {
       !config_.environment.env.normalize_rewards ||
       !Roles(config_, ranks_ == nullptr ? 1 : ranks_->mesh().ranks()).first_has_none();
   EvaluationLook look(knows_rewards ? std::optional(config_.algorithm->discount) : std::nullopt);
-  if (first_) {
+  work_together("evaluation", [&] {
+    if (!first_) {
+      return;
+    }
     const auto found = evaluate(config_.environment.env, config_.eval.episodes,
                                 static_cast<uint64_t>(config_.run.seed), *agent_, &agent_->env(),
                                 request_.stop, &look);
@@ -127,7 +130,7 @@ void AgentSession::evaluate_now() {
                found->quantile(1), wall_seconds());
       result = fmt::format("{:a}", found->mean_return());
     }
-  }
+  });
   result = told(ranks_, result, "evaluation");
   if (!result.empty()) {
     eval_return_ = std::strtod(result.c_str(), nullptr);
