@@ -16,7 +16,10 @@ namespace {
 
 constexpr const char* kTrajectories = "trajectories";
 constexpr const char* kParameters = "parameters";
+constexpr double kReassured = 1.0 / 16;  // of the timeout, after which those who wait are told so
 constexpr auto kBreath = std::chrono::microseconds(50);  // between two looks for who is ready
+
+enum class Word : uint8_t { kCalledIn, kActs, kWaitsOn };
 
 double seconds_from(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -101,7 +104,7 @@ void FreeLearner::give_out(const Params& params) {
     const int actor = idle_.front();
     if (message.empty()) {
       ByteWriter out;
-      out.put<uint8_t>(1);
+      out.put(Word::kActs);
       out.put(version_);
       out.put_all(flat_of(params));
       message = out.take();
@@ -115,12 +118,27 @@ void FreeLearner::give_out(const Params& params) {
   }
 }
 
+// An idle one waits as many iterations as others are before it, and no single wait for a message takes as long.
+void FreeLearner::reassure() {
+  if (seconds_from(reassured_) < timeout_ * kReassured) {
+    return;
+  }
+  reassured_ = Clock::now();
+  ByteWriter out;
+  out.put(Word::kWaitsOn);
+  const std::string message = out.take();
+  for (const int actor : idle_) {
+    give(actor, message);
+  }
+}
+
 FreeLearner::Next FreeLearner::next(const Params& params) {
   Next out;
   const Clock::time_point began = Clock::now();
   for (;; std::this_thread::sleep_for(kBreath)) {
     take_in_all();
     give_out(params);
+    reassure();
     while (!queue_.empty()) {
       Brought first = std::move(queue_.front());
       queue_.pop_front();
@@ -141,10 +159,11 @@ FreeLearner::Next FreeLearner::next(const Params& params) {
 void FreeLearner::call_in(int64_t env_steps) {
   while (acting() > 0) {
     take_in_all();
+    reassure();
     std::this_thread::sleep_for(kBreath);
   }
   ByteWriter out;
-  out.put<uint8_t>(0);
+  out.put(Word::kCalledIn);
   out.put(env_steps);
   const std::string message = out.take();
   for (int actor = 0; actor < std::ssize(actors_); ++actor) {
@@ -175,9 +194,14 @@ void FreeLearner::load(ByteReader& from) {
 }
 
 bool FreeActor::may_act(Params& params) {
-  const std::string bytes = receive_text(ranks_, 0, kParameters);
+  std::string bytes;
+  Word word = Word::kWaitsOn;
+  while (word == Word::kWaitsOn) {
+    bytes = receive_text(ranks_, 0, kParameters);
+    word = ByteReader(bytes, kParameters).get<Word>();
+  }
   ByteReader in(bytes, "parameters of the learner");
-  const bool acts = in.get<uint8_t>() != 0;
+  const bool acts = in.get<Word>() == Word::kActs;
   (acts ? version_ : env_steps_) = in.get<int64_t>();
   if (acts) {
     from_flat(in.get_all<float>(flat_of(params).size()), params);

@@ -70,6 +70,7 @@ class FreeLearner {
   void take_in_all();  // what was brought
   void give(int actor, std::string message);
   void give_out(const Params& params);
+  void reassure();  // those who wait, now and then
   int64_t acting() const { return std::ssize(actors_) - std::ssize(idle_); }
   void all_are_idle();
 
@@ -79,7 +80,7 @@ class FreeLearner {
   double timeout_;
   std::vector<Actor> actors_;  // by rank - 1
   std::deque<int> idle_;       // of them, who waits longest first
-  Clock::time_point looked_ = Clock::now();
+  Clock::time_point looked_ = Clock::now(), reassured_ = Clock::now();
   std::deque<Brought> queue_;
 };
 

@@ -25,9 +25,10 @@ void be_busy(double timeouts) {
   std::this_thread::sleep_for(std::chrono::duration<double>(timeouts * kTimeout));
 }
 
-// Episodes of eight steps that take their time, but for the thread that took the first.
+// Episodes of eight steps that take their time: all of them, or those of other threads than the one that took the first.
 struct Drowsy {
   static inline std::atomic<double> timeouts = 0;  // of an episode
+  static inline std::atomic<bool> all = false;
   static inline std::atomic<std::thread::id> lively;
   static constexpr int kSteps = 8;
   float place = 0;
@@ -44,7 +45,7 @@ struct Drowsy {
   bool step(std::span<const int64_t> actions, EnvRandom&, std::span<float> rewards) {
     std::thread::id nobody;
     lively.compare_exchange_strong(nobody, std::this_thread::get_id());
-    if (lively.load() != std::this_thread::get_id()) {
+    if (all || lively.load() != std::this_thread::get_id()) {
       be_busy(timeouts / kSteps);
     }
     place += actions[0] == 1 ? 0.1F : -0.1F;
@@ -61,6 +62,7 @@ class BusyRanks : public testing::Test {
   BusyRanks() {
     [[maybe_unused]] static const bool kKnown = (add_environment<Drowsy>(), true);
     Drowsy::timeouts = 0;
+    Drowsy::all = false;
     Drowsy::lively = std::thread::id();
   }
   void train(std::vector<std::string> changes, FileSystem& files = real_files()) {
@@ -112,6 +114,16 @@ TEST_F(BusyRanks, WhatStopsTheFirstIsTold) {
   });
   EXPECT_THAT([&] { train({"distribution.policy=multi_learner"}, files); },
               ThrowsMessage<IoError>(HasSubstr("model.safetensors")));
+}
+
+// Of six actors two act, and the others wait until these have brought what they are at, some of them twice.
+TEST_F(BusyRanks, ActorsWaitForThoseBeforeThem) {
+  Drowsy::timeouts = 0.6;
+  Drowsy::all = true;
+  train({"environment.name=drowsy", "environment.num_envs=6", "algorithm.steps=8",
+         "algorithm.minibatches=1", "algorithm.epochs=1", "distribution.policy=async_actors",
+         "distribution.max_staleness=1", "distribution.actors=7", "eval.interval=none",
+         "checkpoint.interval=100000", "schedule.total_env_steps=64"});
 }
 
 }  // namespace
