@@ -194,8 +194,9 @@ std::optional<EvaluationResult> evaluate(const LossProgram& program, const Param
   };
   for (const EvaluationSet& set : data.evaluation) {
     int64_t samples = set.total;
-    if (!config.eval.batches.is_word()) {
-      samples = std::min(samples, *config.eval.batches.value * config.batch.global);
+    if (const int64_t global = config.batch.global;
+        !config.eval.batches.is_word() && *config.eval.batches.value <= samples / global) {
+      samples = *config.eval.batches.value * global;
     }
     const int64_t batches = (samples + rows - 1) / rows;
     const int64_t sharing = ranks == nullptr ? 1 : ranks->mesh().size(kDataAxis);

@@ -1,6 +1,8 @@
 // Held-out data under several names: measures, curves, best values and monitors of each.
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "core/base/error.h"
 #include "core/io/events.h"
 #include "core/train/report_data.h"
@@ -112,6 +114,19 @@ TEST_F(NamedSets, EvaluationsOverOtherBatchesHaveATagOfTheirOwn) {
   run_small(config);
   EXPECT_THAT(tags(config.run.directory(), "eval/"),
               ElementsAre("eval/loss", "eval/loss", "eval/loss@8", "eval/loss@8"));
+}
+
+TEST_F(NamedSets, MoreBatchesThanThereAreSamplesAreAllOfThem) {
+  for (const int64_t batches : {int64_t{3}, std::numeric_limits<int64_t>::max() / 4}) {
+    TrainConfig config = small_config(folder_ / std::to_string(batches));
+    config.eval.batches = batches;
+    run_small(config);
+    const std::vector<Json> rows = rows_with(config.run.directory(), kEvalLoss);
+    EXPECT_EQ(rows.size(), 5U);
+    for (const Json& row : rows) {
+      EXPECT_EQ(row[kPredictions], 16);
+    }
+  }
 }
 
 }  // namespace
