@@ -139,8 +139,9 @@ std::vector<int64_t> sweep_rungs(const SweptRun& run, const SweepConfig& sweep) 
     return chosen_rungs(total, run.eval_interval.value_or(total), sweep.factor);
   }
   std::vector<int64_t> out;
-  for (int64_t steps = *sweep.first_steps; steps < total; steps *= sweep.factor) {
+  for (int64_t steps = *sweep.first_steps; steps < total;) {
     out.push_back(steps);
+    steps = steps > total / sweep.factor ? total : steps * sweep.factor;
   }
   out.push_back(total);
   return out;

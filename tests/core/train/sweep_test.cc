@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
 #include <set>
 
 #include "core/base/error.h"
@@ -158,6 +159,12 @@ TEST(SweepTrials, AHalvingComparesAtMultiplesOfTheEvaluations) {
   sweep.first_steps = 50;
   sweep.factor = 4;
   EXPECT_THAT(sweep_rungs(swept_run(config), sweep), ElementsAre(50, 200, 800, 900));
+  sweep.first_steps = 300;
+  sweep.factor = 3;
+  EXPECT_THAT(sweep_rungs(swept_run(config), sweep), ElementsAre(300, 900));
+  sweep.first_steps = 2;
+  sweep.factor = std::numeric_limits<int64_t>::max();
+  EXPECT_THAT(sweep_rungs(swept_run(config), sweep), ElementsAre(2, 900));
   sweep.method = SweepMethod::kRandom;
   EXPECT_THAT(sweep_rungs(swept_run(config), sweep), ElementsAre(900));
 }
