@@ -95,20 +95,25 @@ void Sweep::check_same(bool restart) const {
   }
 }
 
-void Sweep::read_value(TrialResult& trial, int64_t rung) const {
+bool Sweep::read_value(TrialResult& trial, int64_t rung) const {
   const std::string directory = directory_of(trial.trial);
   const std::string run_path = join_path(directory, kRunFile);
   if (!files_.exists(run_path)) {
-    return;
+    return false;
   }
   const Json run = parse_json(files_.read(run_path, kMostBytes), run_path);
   trial.status = run.value("status", kWaiting);
   trial.reason = trial.status == kStatusFailed ? run.value("reason", "") : "";
   const bool ended = trial.status == kStatusFinished;
+  bool has_measured = false;
   for (const Json& row : read_metrics(files_, join_path(directory, kMetricsFile))) {
     const auto value = row.find(sweep_.metric);
     const int64_t at = row["step"].get<int64_t>();
-    if (value == row.end() || !value->is_number() || (at < rung && !ended)) {
+    if (at < rung && !ended) {
+      continue;
+    }
+    has_measured = has_measured || is_evaluation(row) || value != row.end();
+    if (value == row.end() || !value->is_number()) {
       continue;
     }
     trial.value = value->get<double>();
@@ -120,6 +125,7 @@ void Sweep::read_value(TrialResult& trial, int64_t rung) const {
       break;
     }
   }
+  return has_measured;
 }
 
 std::optional<size_t> Sweep::best() const {
@@ -272,8 +278,7 @@ SweepResult Sweep::run(const Run& run, const std::atomic<bool>& stop, bool resta
       std::function<void()> cleared;
       if (begun) {
         trial.value.reset();
-        read_value(trial, rung);
-        if (trial.value) {
+        if (read_value(trial, rung)) {
           continue;
         }
         aside([&] { write(kStatusRunning); });
@@ -287,8 +292,8 @@ SweepResult Sweep::run(const Run& run, const std::atomic<bool>& stop, bool resta
                active.size(), rung, describe(sweep_, trial.trial));
       try {
         const Outcome outcome = run(trial.trial, rung, cleared);
-        read_value(trial, rung);
-        interrupted = stop || (outcome == Outcome::kInterrupted && !trial.value);
+        const bool has_measured = read_value(trial, rung);
+        interrupted = stop || (outcome == Outcome::kInterrupted && !has_measured);
       } catch (const CommError&) {
         throw;
       } catch (const Error& error) {

@@ -75,8 +75,9 @@ class Sweep {
  private:
   // A sweep begins: with nothing here but the run that began.
   void begin(const SweepTrial& trial) const;
-  // The value that the trial's run has measured at `rung` or next after it, or at its end before.
-  void read_value(TrialResult& trial, int64_t rung) const;
+  // The value that the trial's run has measured at `rung` or next after it, or at its end before. Returns whether it has made that
+  // evaluation, which may have measured no number.
+  bool read_value(TrialResult& trial, int64_t rung) const;
   // Warns where results are means over different numbers of predictions.
   void compare_predictions() const;
   std::vector<size_t> promoted(const std::vector<size_t>& of) const;

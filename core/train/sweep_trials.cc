@@ -188,6 +188,12 @@ void check_sweep_config(const SweptRun& run, const SweepConfig& sweep, const Yam
   if (sweep.method != SweepMethod::kHalving) {
     return;
   }
+  for (const SweepKey& key : sweep.keys) {
+    if (key.key == "eval.interval") {
+      config_fail(tree, "sweep.keys",
+                  "eval.interval says where runs of a halving can be compared; give it under eval");
+    }
+  }
   if (sweep.first_steps && *sweep.first_steps >= run.total_steps) {
     config_fail(tree, "sweep.first_steps",
                 fmt::format("expected less than the {} steps of a run, found {}: nothing would be "

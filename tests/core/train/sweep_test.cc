@@ -101,6 +101,8 @@ TEST(SweepTrials, MistakesNameTheirKey) {
               HasSubstr("sweep.first_steps: expected less than the "));
   EXPECT_THAT(check("sweep: {method: halving, keys: {a.b: [1]}, first_steps: 7}", as_is),
               HasSubstr("no multiple of eval.interval 250"));
+  EXPECT_THAT(check("sweep: {method: halving, keys: {eval: {interval: [1, 2]}}}", as_is),
+              HasSubstr("sweep.keys: eval.interval says where runs of a halving can be compared"));
 }
 
 TEST(SweepTrials, TheCommandLineOverridesKeysOfTheFileAndTakesThemBack) {
@@ -332,6 +334,27 @@ TEST_F(SweepRuns, AFailedRunHasNoResultAndTheOthersGoOn) {
   EXPECT_THAT(result.trials[1].reason, HasSubstr("step "));
   EXPECT_EQ(result.trials[1].value, std::nullopt);
   EXPECT_TRUE(result.trials[2].value.has_value());
+}
+
+TEST_F(SweepRuns, AHalvingGoesOnWithoutARunThatMeasuresNoNumber) {
+  TrainConfig config = base("nan",
+                            "sweep: {method: halving, first_steps: 1, factor: 8, keys: "
+                            "{optimizer.lr: [0.01, 1.0e+30, 0.02]}}");
+  config.eval.interval = 1;
+  for (const bool again : {false, true}) {
+    trained_.clear();
+    const SweepResult result = sweep(config);
+    EXPECT_FALSE(result.interrupted);
+    EXPECT_EQ(result.trials[1].status, "left behind");
+    EXPECT_EQ(result.trials[1].value, std::nullopt);
+    ASSERT_TRUE(result.best.has_value());
+    EXPECT_EQ(result.trials[*result.best].step, 8);
+    if (again) {
+      EXPECT_THAT(trained_, ElementsAre());
+    } else {
+      EXPECT_THAT(trained_, ElementsAre("000 to 1", "001 to 1", "002 to 1", HasSubstr(" to 8")));
+    }
+  }
 }
 
 TEST_F(SweepRuns, AnotherSweepInTheSameFolderIsRefusedUntilItBeginsAnew) {
