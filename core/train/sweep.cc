@@ -9,6 +9,7 @@
 #include "core/base/log.h"
 #include "core/comm/communicator.h"
 #include "core/train/metrics_file.h"
+#include "core/train/previous_run.h"
 #include "core/train/report.h"
 #include "core/train/report_data.h"
 #include "core/train/run_record.h"
@@ -18,6 +19,9 @@ namespace {
 
 constexpr const char* kWaiting = "waiting";
 constexpr uint64_t kMostBytes = 16 << 20;
+
+// One that failed after it had measured what it is compared by has a result.
+bool has_failed(const TrialResult& trial) { return trial.status == kStatusFailed && !trial.value; }
 
 // What the page and people read: a number where it is one.
 OrderedJson value_json(const YamlNode& value) {
@@ -104,6 +108,10 @@ bool Sweep::read_value(TrialResult& trial, int64_t rung) const {
   const Json run = parse_json(files_.read(run_path, kMostBytes), run_path);
   trial.status = run.value("status", kWaiting);
   trial.reason = trial.status == kStatusFailed ? run.value("reason", "") : "";
+  // Its last evaluation comes before its last checkpoint, which is yet to be written.
+  if (rung == rungs_.back() && ended_without_its_word(files_, directory)) {
+    return false;
+  }
   const bool ended = trial.status == kStatusFinished;
   bool has_measured = false;
   for (const Json& row : read_metrics(files_, join_path(directory, kMetricsFile))) {
@@ -278,7 +286,7 @@ SweepResult Sweep::run(const Run& run, const std::atomic<bool>& stop, bool resta
       std::function<void()> cleared;
       if (begun) {
         trial.value.reset();
-        if (read_value(trial, rung)) {
+        if (read_value(trial, rung) && !has_failed(trial)) {
           continue;
         }
         aside([&] { write(kStatusRunning); });
@@ -311,8 +319,7 @@ SweepResult Sweep::run(const Run& run, const std::atomic<bool>& stop, bool resta
     if (rung != rungs_.back()) {
       std::vector<size_t> kept = promoted(active);
       for (const size_t i : active) {
-        if (std::find(kept.begin(), kept.end(), i) == kept.end() &&
-            trials_[i].status != kStatusFailed) {
+        if (std::find(kept.begin(), kept.end(), i) == kept.end() && !has_failed(trials_[i])) {
           trials_[i].status = kStatusLeftBehind;
           leave_behind(files_, directory_of(trials_[i].trial), rung);
         }

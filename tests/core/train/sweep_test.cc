@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/error.h"
+#include "core/base/files_fault.h"
 #include "core/base/yaml_scalar.h"
 #include "core/train/report_data.h"
 #include "tests/core/base/message_of.h"
@@ -212,7 +213,7 @@ class SweepRuns : public Fit {
   SweepResult sweep(const TrainConfig& config, const std::string& die_in = "",
                     bool restart = false) {
     const YamlNode whole = resolved(config);
-    Sweep sweep(real_files(), swept_run(config), *config.sweep, whole);
+    Sweep sweep(*files_, swept_run(config), *config.sweep, whole);
     return sweep.run(
         [&](const SweepTrial& trial, int64_t until, const std::function<void()>& cleared) {
           trained_.push_back(trial.id + " to " + std::to_string(until));
@@ -237,7 +238,7 @@ class SweepRuns : public Fit {
           StopAtStep stop_there(until);
           static const std::atomic<bool> never = false;
           return train(
-                     real_files(), one, resolved(one), small_task(0), small_data(die),
+                     *files_, one, resolved(one), small_task(0), small_data(die),
                      [](const RunPlan& plan, int64_t limit) {
                        throw PlanError(refusal(plan, limit, {}));
                      },
@@ -248,6 +249,7 @@ class SweepRuns : public Fit {
   }
 
   const std::atomic<bool> never_ = false;
+  FileSystem* files_ = &real_files();
   std::string too_large_;  // the run that no memory holds
   std::string fewer_;      // the run that measures fewer predictions
   std::vector<std::string> trained_;
@@ -336,6 +338,38 @@ TEST_F(SweepRuns, AFailedRunHasNoResultAndTheOthersGoOn) {
   EXPECT_TRUE(result.trials[2].value.has_value());
 }
 
+// Also where that is the last thing that a run writes.
+TEST_F(SweepRuns, NothingIsLostWhereverTheDiskFails) {
+  const auto of = [&](const std::string& name) {
+    TrainConfig config = base(name, "sweep: {keys: {optimizer.lr: [0.01]}}");
+    config.schedule.total_steps = 2;
+    return config;
+  };
+  const SweepResult straight = sweep(of("straight"));
+  const TrainConfig config = of("failing");
+  FaultyFiles faulty(real_files());
+  for (const bool dies : {false, true}) {  // there, or goes on
+    for (int64_t n = 0;; n += 5) {
+      real_files().remove_all(config.run.directory());
+      faulty.reset(dies ? Faults{.power_off_operation = n} : Faults{.fail_operation = n});
+      files_ = &faulty;
+      try {
+        sweep(config);
+      } catch (const IoError&) {
+      }
+      files_ = &real_files();
+      if (faulty.operations() <= n) {
+        EXPECT_GT(n, 50);
+        break;
+      }
+      const SweepResult result = sweep(config);
+      ASSERT_EQ(result.trials[0].status, "finished") << n;
+      EXPECT_EQ(result.trials[0].value, straight.trials[0].value);
+      expect_same_run(folder_ / "straight/runs/000", folder_ / "failing/runs/000", 2);
+    }
+  }
+}
+
 TEST_F(SweepRuns, AHalvingGoesOnWithoutARunThatMeasuresNoNumber) {
   TrainConfig config = base("nan",
                             "sweep: {method: halving, first_steps: 1, factor: 8, keys: "
@@ -355,6 +389,24 @@ TEST_F(SweepRuns, AHalvingGoesOnWithoutARunThatMeasuresNoNumber) {
       EXPECT_THAT(trained_, ElementsAre("000 to 1", "001 to 1", "002 to 1", HasSubstr(" to 8")));
     }
   }
+}
+
+// It had measured what it is compared by, and failed at the checkpoint after that.
+TEST_F(SweepRuns, AHalvingLeavesARunBehindThatFailedWhereItIsCompared) {
+  TrainConfig config = base("failed",
+                            "sweep: {method: halving, first_steps: 1, factor: 2, keys: "
+                            "{optimizer.lr: [0.02, 1.0e-6, 1.0e+30]}}");
+  config.eval.interval = 1;
+  sweep(config);
+  for (const char* id : {"001", "002"}) {
+    const std::string path = folder_ / ("failed/runs/" + std::string(id) + "/run.json");
+    Json run = parse_json(real_files().read(path), path);
+    run["status"] = "failed";
+    write_file_atomic(real_files(), path, run.dump());
+  }
+  const SweepResult result = sweep(config);
+  EXPECT_EQ(result.trials[1].status, "left behind");
+  EXPECT_EQ(result.trials[2].status, "left behind");
 }
 
 TEST_F(SweepRuns, AnotherSweepInTheSameFolderIsRefusedUntilItBeginsAnew) {
