@@ -103,8 +103,8 @@ const EnvEntry& find_environment(std::string_view name);
 // Why `config.models` is of no use to its environment; empty where it is, or is not given.
 std::string models_unread(const EnvConfig& config);
 
-// The environment that the configuration asks for, with its wrappers; n >= 1. reset() comes first. Throws ConfigError for a
-// name that is unknown, Error for a library that cannot be used.
+// The environment that the configuration asks for, with its wrappers; n >= 1. reset() comes first, behind nothing but what
+// concerns statistics. Throws ConfigError for a name that is unknown, Error for a library that cannot be used.
 std::unique_ptr<VectorEnv> make_env(const EnvConfig& config, int64_t n);
 
 }  // namespace mstrain::reinforcement

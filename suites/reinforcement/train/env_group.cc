@@ -54,8 +54,13 @@ void draw_noise(uint64_t seed, int64_t step, int64_t first_row, int64_t rows, bo
   }
 }
 
-EnvGroup::EnvGroup(const EnvConfig& config, int64_t n, uint64_t seed, int64_t first)
+EnvGroup::EnvGroup(const EnvConfig& config, int64_t n, uint64_t seed, int64_t first,
+                   const VectorEnv* statistics)
     : env_(make_env(config, n)), seed_(seed), first_(first) {
+  if (statistics != nullptr) {  // before wrappers keep observations
+    env_->set_learning(false);
+    env_->copy_statistics(*statistics);
+  }
   env_->reset(seed, static_cast<uint64_t>(first));
   resize(spec(), n);
   raw_rewards_.resize(rewards_.size());

@@ -58,16 +58,15 @@ class EnvGroup final : public Environments {
  public:
   // Environments first … first + n - 1 of the run. Everything random is a function of the seed and these numbers, so that
   // however a run's environments are dealt out, they see the same.
-  EnvGroup(const EnvConfig& config, int64_t n, uint64_t seed, int64_t first);
+  // `statistics`: whose running statistics wrappers scale by, without adding to them; null: their own.
+  EnvGroup(const EnvConfig& config, int64_t n, uint64_t seed, int64_t first,
+           const VectorEnv* statistics = nullptr);
 
   const EnvSpec& spec() const { return env_->spec(); }
   const VectorEnv& env() const { return *env_; }
   VectorEnv& env() { return *env_; }
   int64_t first() const { return first_; }
   int64_t steps_taken() const override { return steps_; }
-
-  // The environments' statistics changed: observations are made anew.
-  void refresh() { env_->observe(observations_.data()); }
 
   void draw_noise(bool normal, int64_t width, std::span<float> out,
                   int64_t hold = 1) const override;

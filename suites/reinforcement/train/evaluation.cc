@@ -44,12 +44,8 @@ double Evaluated::quantile(double q) const {
 std::optional<Evaluated> evaluate(const EnvConfig& config, int64_t episodes, uint64_t seed,
                                   Player& player, const VectorEnv* statistics,
                                   const std::atomic<bool>& stop, Spectator* spectator) {
-  EnvGroup group(config, episodes, seed ^ (kEvaluationSeed << 32), 0);
+  EnvGroup group(config, episodes, seed ^ (kEvaluationSeed << 32), 0, statistics);
   group.env().set_learning(false);
-  if (statistics != nullptr) {
-    group.env().copy_statistics(*statistics);
-    group.refresh();
-  }
   const int64_t width = group.spec().action.size();
   std::vector<float> actions(static_cast<size_t>(group.rows() * width));
   std::vector<uint8_t> done(static_cast<size_t>(episodes));

@@ -23,6 +23,8 @@ inline constexpr const char* kSmallPpo =
     "eval: {interval: 256, episodes: 3}\n"
     "log: {interval: 64}\n";
 
+inline void know_all() { [[maybe_unused]] static const bool kKnown = (add_all_models(), true); }
+
 struct RunOutcome {
   Outcome outcome = Outcome::kFinished;
   std::string out;
@@ -32,7 +34,7 @@ inline RunOutcome run_agent(const std::string& config, const std::string& direct
                             std::vector<std::string> changes = {}, FileSystem& files = real_files(),
                             const std::atomic<bool>* stop = nullptr,
                             const std::vector<std::string>& asked = {}) {
-  [[maybe_unused]] static const bool kKnown = (add_all_models(), true);
+  know_all();
   static const std::atomic<bool> kGoesOn = false;
   YamlNode tree = parse_yaml(config, "test.yaml");
   changes.push_back("run.output_dir=" + directory);
