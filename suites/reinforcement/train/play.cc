@@ -9,6 +9,7 @@
 #include "core/train/checkpoint.h"
 #include "suites/reinforcement/run/play.h"
 #include "suites/reinforcement/train/evaluation.h"
+#include "suites/reinforcement/train/roles.h"
 #include "suites/reinforcement/train/session.h"
 #include "suites/run/stored_model.h"
 
@@ -40,10 +41,11 @@ std::unique_ptr<VectorEnv> environments_of(FileSystem& files, const std::string&
     ranks += name.starts_with("agent-") ? 1 : 0;
   }
   const std::string path = join_path(folder, kEnvironmentsFile);
-  check(ranks > 0 && config.environment.num_envs % ranks == 0,
-        "{}: {} states of agents do not share {} environments", folder, ranks,
-        config.environment.num_envs);
-  auto env = make_env(config.environment.env, config.environment.num_envs / ranks);
+  const Roles roles(config, ranks);
+  check(ranks > 0 && roles.environments % roles.hosts() == 0,
+        "{}: {} states of agents do not share {} environments", folder, ranks, roles.environments);
+  // As PlacedEnvs::env() of the first rank: one where it has none.
+  auto env = make_env(config.environment.env, roles.first_has_none() ? 1 : roles.each());
   env->load(files.read(path, uint64_t{1} << 40));
   return env;
 }
