@@ -19,6 +19,7 @@ namespace {
 
 constexpr uint64_t kOrderStream = 0x6f72646572;  // apart from other draws of the run
 constexpr double kSmallDeviation = 1e-8;
+constexpr double kLeastKlWeight = 1e-6, kMostKlWeight = 1e6;  // from where it soon finds back
 
 // Rows `at` of [N, width].
 Tensor rows_of(std::span<const float> all, std::span<const int32_t> at, const Shape& shape) {
@@ -291,7 +292,8 @@ Measures OnPolicyLearner::learn(Rollout& rollout, int64_t first_row, double prog
     }
   }
   if (const auto target = algorithm_.adaptive_kl()) {  // Schulman et al. 2017, section 4
-    kl_weight_ *= kl > 1.5 * *target ? 2 : kl < *target / 1.5 ? 0.5 : 1;
+    const double change = kl > 1.5 * *target ? 2 : kl < *target / 1.5 ? 0.5 : 1;
+    kl_weight_ = std::clamp(kl_weight_ * change, kLeastKlWeight, kMostKlWeight);
     sums.emplace_back("kl_weight", kl_weight_ * static_cast<double>(updates));
   }
   for (auto& [name, sum] : sums) {

@@ -1,0 +1,35 @@
+// What an on-policy learner makes of its configuration.
+#include <gtest/gtest.h>
+
+#include "tests/suites/reinforcement/train/runs.h"
+
+namespace mstrain::reinforcement {
+namespace {
+
+class OnPolicyRun : public testing::Test {
+ protected:
+  // What `key` was in every iteration.
+  std::vector<double> measured(const std::string& key, const std::string& name,
+                               std::vector<std::string> changes) const {
+    changes.insert(changes.end(), {"eval.interval=none", "log.interval=1"});
+    run_agent(kSmallPpo, folder_ / name, changes);
+    std::vector<double> out;
+    for (const Json& row : read_metrics(real_files(), folder_ / name + "/metrics.jsonl")) {
+      out.push_back(row[key].get<double>());
+    }
+    return out;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(OnPolicyRun, ThePenaltysWeightStaysWithinBounds) {
+  const auto weights = [&](const std::string& target) {
+    return measured("kl_weight", target, {"algorithm.kl_target=" + target, "algorithm.steps=4"});
+  };
+  EXPECT_EQ(weights("1e9").back(), 1e-6);
+  EXPECT_EQ(std::ranges::max(weights("1e-30")), 1e6);
+}
+
+}  // namespace
+}  // namespace mstrain::reinforcement
