@@ -26,7 +26,8 @@ void OnPolicy::common_fields(ConfigFields& v) {
     rule::at_least(0).elsewhere_called({"ent_coef", "entropy_coef"}));
   v("value_weight", value_weight, "of the value's squared error in the loss",
     rule::at_least(0).elsewhere_called({"vf_coef", "value_coef"}));
-  v("normalize_advantages", normalize_advantages, "in each minibatch to mean 0 and deviation 1",
+  v("normalize_advantages", normalize_advantages,
+    "in each minibatch, of more than one step, to mean 0 and deviation 1",
     rule::elsewhere_called({"normalize_advantage", "norm_adv"}));
 }
 

@@ -204,10 +204,11 @@ std::vector<int32_t> OnPolicyLearner::order(const Rollout& rollout, int64_t firs
 std::vector<float> OnPolicyLearner::normalised(std::span<const float> advantages,
                                                std::span<const int32_t> order) const {
   std::vector<float> out(advantages.begin(), advantages.end());
-  if (!algorithm_.normalize_advantages) {
+  const size_t part = order.size() / count(algorithm_.minibatches);
+  const double n = static_cast<double>(part) * static_cast<double>(learners_);
+  if (!algorithm_.normalize_advantages || n == 1) {  // one alone would be 0
     return out;
   }
-  const size_t part = order.size() / count(algorithm_.minibatches);
   std::vector<double> sums(2 * count(algorithm_.minibatches));  // of values, of squares
   for (size_t begin = 0; begin < order.size(); begin += part) {
     double sum = 0, squares = 0;
@@ -223,7 +224,6 @@ std::vector<float> OnPolicyLearner::normalised(std::span<const float> advantages
     const Elements all{sums.data(), static_cast<int64_t>(sums.size()), Dtype::kF64};
     ranks_->all_reduce(all, all, Reduction::kSum, "advantages").wait();
   }
-  const double n = static_cast<double>(part) * static_cast<double>(learners_);
   for (size_t begin = 0; begin < order.size(); begin += part) {
     const double mean = sums[2 * (begin / part)] / n;
     const double variance = std::max(0.0, sums[2 * (begin / part) + 1] / n - mean * mean);

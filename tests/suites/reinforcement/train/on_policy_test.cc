@@ -31,5 +31,17 @@ TEST_F(OnPolicyRun, ThePenaltysWeightStaysWithinBounds) {
   EXPECT_EQ(std::ranges::max(weights("1e-30")), 1e6);
 }
 
+// It has no deviation from its own mean, and would teach nothing.
+TEST_F(OnPolicyRun, TheAdvantageOfOneStepAloneStaysAsItIs) {
+  const auto losses = [&](const std::string& normalize) {
+    return measured("policy_loss", normalize,
+                    {"algorithm.normalize_advantages=" + normalize, "environment.num_envs=1",
+                     "algorithm.steps=2"});
+  };
+  const std::vector<double> found = losses("true");
+  EXPECT_NE(found.front(), 0);
+  EXPECT_EQ(found, losses("false"));
+}
+
 }  // namespace
 }  // namespace mstrain::reinforcement
