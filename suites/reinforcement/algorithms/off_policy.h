@@ -55,7 +55,7 @@ struct OffPolicyBatch {
 
 struct OffPolicyLoss {
   Loss loss;
-  Tensor error_b;  // value less target, for priorities
+  Tensor error_b;  // of the value, for priorities; its size, or of either sign
 
   template <class V>
   void fields(V& v) {

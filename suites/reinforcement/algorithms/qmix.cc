@@ -81,7 +81,7 @@ class TeamModel final : public OffPolicyModel {
         expand_dims(batch.reward_b, -1) + expand_dims(batch.discount_b, -1) * next_bq;
     const Tensor error_bq = now_bq - mstrain::stop_gradient(target_bq);
     return {{mean(batch.weight_b * mean(huber(error_bq), {1})), {{"q", mean(now_bq)}}},
-            mean(error_bq, {1})};
+            mean(abs(error_bq), {1})};
   }
 
  private:

@@ -111,7 +111,7 @@ TEST_P(TeamLosses, AreAsWrittenByHand) {
     for (size_t k = 0; k < total.size(); ++k) {
       const double error = total[k] - rewards[i] - rest[i] * follows[k];
       const double size = std::abs(error);
-      error_sum += error;
+      error_sum += size;
       huber_sum += size <= 1 ? 0.5 * size * size : size - 0.5;
     }
     const auto parts = static_cast<double>(total.size());
@@ -135,9 +135,12 @@ TEST(TeamLosses, ATeamsValueGrowsWithEachAgents) {
       with.set("q.head.bias", tensor<float>(bias, {kActions}));
       const Tensor seen = uniform(rng_key(seed), {kItems, kAgents * kSeen});
       const Tensor none = zeros({Dtype::kF32, {kItems}});
+      const Tensor far_below =
+          none - 100;  // so that the error is above 0, and grows with the value
       const Tensor actions = zeros({Dtype::kF32, {kItems, kAgents}});
       return to_doubles(
-          model->loss(with, p, {seen, actions, none, none, seen, none, actions, actions}).error_b);
+          model->loss(with, p, {seen, actions, far_below, none, seen, none, actions, actions})
+              .error_b);
     };
     const Numbers before = value(0), after = value(0.5F);
     for (size_t i = 0; i < kItems; ++i) {
