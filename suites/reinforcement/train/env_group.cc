@@ -13,7 +13,10 @@ namespace {
 constexpr uint32_t kNoiseSite = 0x6e6f6973;  // apart from what environments draw
 
 // Uniform in (0, 1): the middles of 2^24 equal parts.
-float open_unit(uint32_t bits) { return (static_cast<float>(bits >> 8) + 0.5F) * 0x1p-24F; }
+float open_unit(uint32_t bits) {
+  // The last one's middle is rounded to 1.
+  return std::min((static_cast<float>(bits >> 8) + 0.5F) * 0x1p-24F, 1 - 0x1p-24F);
+}
 
 }  // namespace
 
