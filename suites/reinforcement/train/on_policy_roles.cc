@@ -1,5 +1,7 @@
 #include "suites/reinforcement/train/on_policy_roles.h"
 
+#include <limits>
+
 #include "core/base/error.h"
 #include "core/train/numbers.h"
 #include "suites/reinforcement/train/placed_envs.h"
@@ -12,6 +14,16 @@ void check_on_policy(const Config& config, const YamlNode& tree, int64_t ranks) 
   const OnPolicy& algorithm = on_policy_of(config);
   const Roles roles(config, ranks);
   check_hosts(config, tree, roles);
+  const bool learns_from_all = roles.serves() || (roles.gathers() && !roles.free);
+  const int64_t learnt = (learns_from_all ? roles.environments : roles.each()) *
+                         make_env(config.environment.env, 1)->spec().agents;
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // what OnPolicyLearner counts by
+  if (algorithm.steps > kMost / learnt) {
+    config_fail(tree, "algorithm.steps",
+                fmt::format("{} of {} rows are more than the {} that are learned from at once; "
+                            "expected at most {}",
+                            algorithm.steps, learnt, kMost, kMost / learnt));
+  }
   if (roles.central() && algorithm.last_kl()) {
     config_fail(tree, "algorithm.kl_stop",
                 "central: all learners take as many updates; expected null, or kl_target");

@@ -1,10 +1,15 @@
 // What an on-policy learner makes of its configuration.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/error.h"
 #include "tests/suites/reinforcement/train/runs.h"
 
 namespace mstrain::reinforcement {
 namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
 
 class OnPolicyRun : public testing::Test {
  protected:
@@ -41,6 +46,21 @@ TEST_F(OnPolicyRun, TheAdvantageOfOneStepAloneStaysAsItIs) {
   const std::vector<double> found = losses("true");
   EXPECT_NE(found.front(), 0);
   EXPECT_EQ(found, losses("false"));
+}
+
+TEST_F(OnPolicyRun, MoreStepsThanCanBeCountedAreRefused) {
+  const auto fails = [&](std::vector<std::string> changes, const std::string& message) {
+    changes.insert(changes.end(), {"algorithm.steps=1000000", "memory.limit_gb=1"});
+    EXPECT_THAT([&] { run_agent(kSmallPpo, folder_ / "bad", changes); },
+                ThrowsMessage<ConfigError>(HasSubstr(message)));
+  };
+  fails({"environment.num_envs=2148"},
+        "command line: algorithm.steps: 1000000 of 2148 rows are more than the 2147483647 that are "
+        "learned from at once; expected at most 999759");
+  // Whoever learns from the steps of all, whatever they are of.
+  fails({"environment.name=spread", "environment.num_envs=1074",
+         "distribution.policy=single_learner_coarse", "distribution.actors=2"},
+        "1000000 of 2148 rows");
 }
 
 }  // namespace
