@@ -29,6 +29,10 @@ void Search<S, P>::begin_run(const Budget& budget) {
   check(trees_[0]->has_root(), "search: a run without a root; call set_root() first");
   check(trees_[0]->root().player() != kTerminal, "search: a run on a finished game");
   forget_counters();
+  for (auto& d : descents_) {  // of threads that worked by subtrees
+    d->claims = false;
+    d->above = 0;
+  }
   ++runs_;
   const int64_t planned = budget.simulations > 0 ? budget.simulations : 1024;
   for (auto& tree : trees_) {

@@ -234,5 +234,32 @@ TEST(TreeParallel, FindsTheSameMoveAsOneThread) {
   }
 }
 
+struct OneAtATime {
+  static constexpr bool kPriors = false;
+  static constexpr bool kThreads = false;
+  RandomRollout rollout;
+  void evaluate(EvalBatch<AnyGame>& batch) { rollout.evaluate(batch); }
+};
+
+// The first run is long enough to end with threads that work by subtrees.
+TEST(TreeParallel, AnotherEvaluatorMayFollow) {
+  RandomRollout rollout;
+  OneAtATime one;
+  SearchOf<HashTree<10, 6>> search({.seed = 1, .parallelism = Parallelism::kTree, .threads = 2});
+  for (const bool anew : {true, false}) {
+    search.run(HashTree<10, 6>{}, rollout, Budget::sims(200000));
+    if (anew) {
+      search.set_root(HashTree<10, 6>{});
+    } else {
+      search.advance(3);
+    }
+    const uint64_t before = search.tree().root_visits();
+    const auto result = search.run(one, Budget::sims(2000));
+    EXPECT_EQ(result.counters.simulations, 2000U);
+    EXPECT_EQ(search.tree().root_visits(), before + 2000);
+    EXPECT_LE(result.counters.max_depth, anew ? 6U : 5U);
+  }
+}
+
 }  // namespace
 }  // namespace mstrain::mcts
