@@ -31,6 +31,7 @@ class AnyGame {
     bool undo = false;  // and the search is to use it instead of copying
     bool samples = false;
     bool hash = false;
+    bool history = false;  // which the hash does not know
     bool information = false;
   };
 
@@ -100,6 +101,7 @@ class AnyGame {
   bool pays_rewards() const { return facts().rewards; }
   bool samples_actions() const { return facts().samples; }
   bool prefers_undo() const { return facts().undo; }
+  bool has_history() const { return facts().history; }
   const State& state() const { return *state_; }
 
  private:
@@ -200,6 +202,7 @@ class AnyStateOf final : public AnyGame::State {
             .undo = mcts::prefers_undo<S>(),
             .samples = HasSampleAction<S>,
             .hash = HasHash<S>,
+            .history = mcts::has_history<S>(),
             .information = HasInformation<S>};
   }
   static Returns<AnyGame::kPlayers> widen(const ReturnsOf<S>& values) {

@@ -23,6 +23,7 @@
 //   void undo(Action a)                     takes back the last apply(a); with kPreferUndo = true the search uses it
 //                                           instead of copying (big states)
 //   uint64_t hash() const                   equal for equal positions (with the player to move): transpositions, cache
+//   static constexpr bool kHistory = true   earlier positions count too, of which hash() says nothing (superko): no graphs
 //   void chance(ChanceBuffer& out) const    appends outcomes with probabilities that sum to 1 where player() == kChance
 //   Action sample_chance(Random& rng) const a draw from them, where listing is slow
 //   Returns<kPlayers> rewards() const       what the last apply paid; a game's result is then the (discounted) sum of
@@ -46,7 +47,7 @@
 //
 // A type that stands for many games (any_game.h) knows some of this at run time alone. Each may be a member of the state instead,
 // equal for all states of a search: int players() (kPlayers at most), uint32_t max_actions(), float min_return(), max_return(),
-// bool zero_sum(), meets_chance(), pays_rewards(), samples_actions(), prefers_undo().
+// bool zero_sum(), meets_chance(), pays_rewards(), samples_actions(), prefers_undo(), has_history().
 #pragma once
 
 #include <array>
@@ -291,6 +292,26 @@ bool samples_actions(const S& state) {
     return state.samples_actions();
   } else {
     return HasSampleAction<S>;
+  }
+}
+
+template <class S>
+constexpr bool has_history() {
+  if constexpr (requires { S::kHistory; }) {
+    return S::kHistory;
+  } else {
+    return false;
+  }
+}
+
+template <class S>
+bool has_history(const S& state) {
+  if constexpr (requires {
+                  { state.has_history() } -> std::same_as<bool>;
+                }) {
+    return state.has_history();
+  } else {
+    return has_history<S>();
   }
 }
 

@@ -80,7 +80,8 @@ AbiSearch::AbiSearch(const mst_mcts_game& table, const std::string& policy,
         "search.solve: nothing is proven without a range of results; min_return and max_return of "
         "the game are {} and {}",
         table.min_return, table.max_return);
-  check(policy != "graph" || table.hash != nullptr, "search: graph needs the hash callback");
+  check(policy != "graph" || table.hash != nullptr,
+        "search: graph needs the hash callback, which games that depend on earlier positions lack");
   check(policy != "information_set" || (table.determinize && table.information_key),
         "search: information_set needs the callbacks determinize and information_key");
 }

@@ -60,7 +60,8 @@ typedef struct mst_mcts_game {
   float max_return;
   int32_t
       zero_sum; /* not 0: returns of the two players sum to zero; the solver takes one's loss for the other's win */
-  /* Optional. Equal for equal positions with the same player to move: the policy graph needs it. */
+  /* Optional. Equal for equal positions with the same player to move: the policy graph needs it. Null where earlier positions count
+   * as well, as they do in go. */
   uint64_t (*hash)(void* context, const void* state);
   /* Optional. Takes back the last apply(action): where it is given, the search uses it instead of copying the state. */
   int (*undo)(void* context, void* state, uint32_t action);

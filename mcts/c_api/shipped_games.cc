@@ -95,6 +95,11 @@ uint64_t key_of(void* /*context*/, const void* state, int player) {
 }
 
 template <class S>
+uint64_t hash_of(void* /*context*/, const void* state) {
+  return as<S>(state).hash();
+}
+
+template <class S>
 mst_mcts_game table() {
   // Go copies only the boards of its history that were played, which is all that keeps memcpy from being what it does.
   static_assert(std::is_trivially_destructible_v<S>);
@@ -146,7 +151,7 @@ mst_mcts_game table() {
       .min_return = min_return<S>(),
       .max_return = max_return<S>(),
       .zero_sum = S::kPlayers == 2 && is_zero_sum<S>() ? 1 : 0,
-      .hash = [](void*, const void* state) { return as<S>(state).hash(); },
+      .hash = has_history<S>() ? nullptr : hash_of<S>,
       .undo = prefers_undo<S>() ? take_back<S> : nullptr,
       .determinize = HasInformation<S> ? draw_hidden<S> : nullptr,
       .information_key = HasInformation<S> ? key_of<S> : nullptr,

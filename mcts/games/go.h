@@ -36,6 +36,7 @@ class Go {
       kCells + 1;  // a cell, row by row from the bottom left, or pass
   static constexpr int kMaxPlies = 2 * kSize * kSize;
   static constexpr bool kPreferUndo = true;
+  static constexpr bool kHistory = true;
   static constexpr int kSymmetries = 8;
   static constexpr int kObservationSize = 3 * kSize * kSize;
   static constexpr std::array<int, 3> kObservationShape = {3, kSize, kSize};

@@ -35,6 +35,11 @@ Engine::Engine(const Game& game, const Options& options, uint64_t seed, int64_t 
       throw ConfigError(fmt::format(
           "--policy: {} has chance, for which graphs have no nodes; expected another than graph",
           game.name));
+    } else if (!game.hides() && options.policy == "graph" && game.facts().history) {
+      throw ConfigError(fmt::format(
+          "--policy: {} depends on earlier positions, which graphs do not know; expected another "
+          "than graph",
+          game.name));
     } else if (!game.hides()) {
       named_ = any_searches().make(options.policy, config);
     } else {

@@ -2,9 +2,9 @@
 // value; a node's value is made of its children's values weighed by its own edges' visits, and never of sums that other
 // parents changed. Source: D. Wu, KataGo, "Monte-Carlo graph search from first principles" (docs/GraphSearch.md).
 //
-// For games with hash() and without chance, whose positions do not depend on history; a position that repeats on the way down
-// is not followed further, its value as known counts. At memory_limit the least visited nodes lose their edges: they keep their
-// value and are evaluated again where a descent comes to them.
+// For games with hash() and without chance or kHistory; a position that repeats on the way down is not followed further, its value
+// as known counts. At memory_limit the least visited nodes lose their edges: they keep their value and are evaluated again where a
+// descent comes to them.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,11 @@ class GraphSearch {
     check(!config.solve, "search.solve: a graph proves no values");
   }
 
+  // Throws Error where the game does not fit.
   void set_root(const S& root) {
+    check(!has_history(root),
+          "search: positions of this game depend on earlier ones, which a graph does not know; "
+          "expected another policy than graph");
     root_.emplace(root);
     nodes_.clear();
     edges_.clear();
@@ -245,6 +249,10 @@ typename GraphSearch<S, Select>::Result GraphSearch<S, Select>::run(E& evaluator
     taken.clear();
     for (;;) {
       Node& node = nodes_[path.back()];
+      if (const int player = state.player(); node.player != player) [[unlikely]] {
+        fail("game: states of equal hash() have player {} and player {} to move",
+             static_cast<int>(node.player), player);
+      }
       if (node.player == kTerminal) {
         node.own = node.value = state.returns();
         node.visits = 1;

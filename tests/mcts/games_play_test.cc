@@ -261,6 +261,8 @@ TEST_F(PlayTest, NamesWhatIsWrong) {
   expect_refused({"--game", "go", "--uct_c", "nan"}, {"--uct_c", "nan"});
   expect_refused({"--game", "go", "--parallelism", "trees"},
                  {"--parallelism", "did you mean tree?"});
+  expect_refused({"--game", "go", "--analyze", "", "--policy", "graph"},
+                 {"--policy: go depends on earlier positions", "another than graph"});
   expect_refused({"--game", "go", "--bench", "--selfplay", "2"}, {"several"});
   expect_refused({"--game", "go", "--analyze", "", "--tree", "x.png"}, {"--tree", ".svg"});
   expect_refused({"--game", "go", "--analyze", "", "--tree", "/nowhere/x.svg"},
