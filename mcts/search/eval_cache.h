@@ -60,35 +60,33 @@ class CachedEvaluator {
   template <class S>
   void evaluate(EvalBatch<S>& batch) {
     static_assert(HasHash<S>, "an evaluation cache needs S::hash()");
-    std::vector<EvalItem<S>> missing;
-    std::vector<std::pair<size_t, size_t>> asked;  // item, place in `missing`
-    std::unordered_map<uint64_t, size_t> places;
+    std::vector<std::pair<size_t, uint64_t>> asked;  // item, key
     EvalCache::Entry entry;
     for (size_t i = 0; i < batch.items.size(); ++i) {
-      EvalItem<S>& item = batch.items[i];
-      const uint64_t key = item.state->hash();
-      if (cache_.find(key, entry) && fill(item, entry)) {
-        continue;
+      const uint64_t key = batch.items[i].state->hash();
+      if (!(cache_.find(key, entry) && fill(batch.items[i], entry))) {
+        asked.emplace_back(i, key);
       }
-      const auto [place, is_new] = places.try_emplace(key, missing.size());
-      if (is_new) {
-        missing.push_back(item);
+    }
+    // Seldom more than once: for positions of equal hash() and other actions, as where superko forbids some.
+    while (!asked.empty()) {
+      std::vector<EvalItem<S>> missing;
+      std::unordered_map<uint64_t, size_t> places;  // in `missing`, by key
+      for (const auto& [i, key] : asked) {
+        if (places.try_emplace(key, missing.size()).second) {
+          missing.push_back(batch.items[i]);
+        }
       }
-      asked.emplace_back(i, place->second);
-    }
-    if (missing.empty()) {
-      return;
-    }
-    EvalBatch<S> rest{missing};
-    evaluator_.evaluate(rest);
-    std::vector<EvalCache::Entry> answers;
-    for (const EvalItem<S>& item : missing) {
-      answers.push_back(read(item));
-      cache_.insert(item.state->hash(), answers.back());
-    }
-    for (const auto& [i, place] : asked) {
-      check(fill(batch.items[i], answers[place]),
-            "evaluation cache: states with equal hash() have different actions");
+      EvalBatch<S> rest{missing};
+      evaluator_.evaluate(rest);
+      std::vector<EvalCache::Entry> answers;
+      for (const EvalItem<S>& item : missing) {
+        answers.push_back(read(item));
+        cache_.insert(item.state->hash(), answers.back());
+      }
+      std::erase_if(asked, [&](const auto& each) {
+        return fill(batch.items[each.first], answers[places.at(each.second)]);
+      });
     }
   }
 
