@@ -101,6 +101,8 @@ class Tree : public TreeBlocks {
     undoes_ = prefers_undo(root);
     check(!(config_.solve && pays_), "search.solve: proven values need a game without rewards");
     check(!(config_.solve && samples_), "search.solve: sampled actions are not all that there are");
+    check(!(config_.solve && HasSampleChance<S> && !HasChance<S> && meets_chance(root)),
+          "search.solve: chance that is only drawn is not all that there is; it needs chance()");
     solver_ = Solver(root);
     check(!config_.solve || solver_.least() < solver_.most(),
           "search.solve: proven values need the range of the game's results; it is [{}, {}]",

@@ -7,6 +7,8 @@
 #include "core/base/hash.h"
 #include "mcts/evaluators.h"
 #include "mcts/search/policies.h"
+#include "mcts/search/search.h"
+#include "tests/core/base/message_of.h"
 #include "tests/mcts/search_of.h"
 
 namespace mstrain::mcts {
@@ -102,6 +104,34 @@ TEST(Solve, NothingIsChosenThatAnotherActionIsSureToBeat) {
   EXPECT_EQ(chosen(BestValue({})), 0U);
   edges[1].low = -1;  // nothing is sure, as without `solve`
   EXPECT_EQ(chosen(MostVisits({})), 0U);
+}
+
+// A lottery that wins now and then, or 0.7 for sure.
+struct DrawnLottery {
+  static constexpr int kPlayers = 1;
+  int at = 0;
+  float paid = 0;
+  int player() const { return at == 0 ? 0 : at == 1 ? kChance : kTerminal; }
+  void legal(ActionBuffer& out) const {
+    out.push(0);
+    out.push(1);
+  }
+  void apply(Action a) {
+    paid = at == 0 ? 0.7F : a == 1 ? 1.0F : -1.0F;
+    at = at == 0 && a == 0 ? 1 : 2;
+  }
+  Action sample_chance(Random& rng) const { return rng.uniform() < 0.8 ? 1 : 0; }
+  Returns<1> returns() const { return {paid}; }
+};
+
+TEST(Solve, RefusesChanceThatIsOnlyDrawn) {
+  RandomRollout rollout;
+  Search<DrawnLottery> search({.seed = 1, .solve = true});
+  EXPECT_EQ(error_of([&] { search.run(DrawnLottery{}, rollout, Budget::sims(1000)); }),
+            "search.solve: chance that is only drawn is not all that there is; it needs chance()");
+  EXPECT_EQ(
+      Search<DrawnLottery>({.seed = 1}).run(DrawnLottery{}, rollout, Budget::sims(3000)).action,
+      1U);
 }
 
 }  // namespace
