@@ -49,13 +49,14 @@ void check_size(const char* what, size_t size, int64_t expected) {
 
 // A policy row may hold minus infinity, but not only that, and nothing that is not a number.
 void check_row(const float* row, int64_t actions, int64_t root) {
-  const float top = *std::max_element(row, row + actions);
-  bool bad = !(top > -std::numeric_limits<float>::infinity() &&
-               top < std::numeric_limits<float>::infinity());
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  bool bad = false;
+  bool finite = false;
   for (int64_t a = 0; a < actions; ++a) {
-    bad = bad || std::isnan(row[a]);
+    bad |= !(row[a] < kInfinity);
+    finite |= row[a] > -kInfinity;
   }
-  check(!bad,
+  check(!bad && finite,
         "muzero search: the logits of root {} hold no finite one, or something that is no number",
         root);
 }
@@ -113,6 +114,12 @@ void MuZeroSearch::scatter(std::span<const float> rewards, std::span<const float
   for (int64_t i = 0; i < config_.roots; ++i) {
     check(std::isfinite(rewards[i]) && std::isfinite(values[i]),
           "muzero search: root {}: reward {}, value {}", i, rewards[i], values[i]);
+    const float* const row = logits.data() + i * config_.width();
+    if (trees_[i]->reaches_afterstate()) {
+      check_row(row + config_.actions, config_.chance_codes, i);
+    } else {
+      check_row(row, config_.actions, i);
+    }
   }
   for_each_root([&](int64_t i) {
     trees_[i]->expand({.reward = rewards[i],
@@ -124,15 +131,21 @@ void MuZeroSearch::scatter(std::span<const float> rewards, std::span<const float
   ++done_;
 }
 
+const MuZeroTree& MuZeroSearch::searched(int64_t root) const {
+  const MuZeroTree& tree = *trees_.at(root);
+  check(started_, "muzero search: nothing is known of root {} before set_roots()", root);
+  return tree;
+}
+
 std::vector<uint32_t> MuZeroSearch::visits(int64_t root) const {
-  return trees_.at(root)->root_visits;
+  return searched(root).root_visits;
 }
 std::vector<float> MuZeroSearch::action_values(int64_t root) const {
-  return trees_.at(root)->root_values;
+  return searched(root).root_values;
 }
 
 std::vector<float> MuZeroSearch::policy(int64_t root) const {
-  const MuZeroTree& tree = *trees_.at(root);
+  const MuZeroTree& tree = searched(root);
   if (config_.gumbel) {
     std::vector<float> logits = tree.improved_logits();
     softmax(logits, logits);
@@ -146,10 +159,10 @@ std::vector<float> MuZeroSearch::policy(int64_t root) const {
   return result;
 }
 
-float MuZeroSearch::value(int64_t root) const { return trees_.at(root)->nodes[0].mean(); }
+float MuZeroSearch::value(int64_t root) const { return searched(root).nodes[0].mean(); }
 
 uint32_t MuZeroSearch::best_action(int64_t root) const {
-  const MuZeroTree& tree = *trees_.at(root);
+  const MuZeroTree& tree = searched(root);
   const auto most = std::max_element(tree.root_visits.begin(), tree.root_visits.end());
   if (!config_.gumbel) {
     return static_cast<uint32_t>(most - tree.root_visits.begin());

@@ -109,7 +109,7 @@ class MuZeroSearch {
   void gather(std::span<uint32_t> nodes, std::span<uint32_t> actions,
               std::span<float> vectors = {});
   // The network's answers for the last gather(), logits [roots, width()]. Throws Error for sizes that do not fit and for numbers that
-  // are not finite.
+  // are not finite; of the logits that are read of a root, one is to be finite.
   void scatter(std::span<const float> rewards, std::span<const float> values,
                std::span<const float> logits, std::span<const float> sampled = {});
 
@@ -127,6 +127,7 @@ class MuZeroSearch {
  private:
   template <class Body>
   void for_each_root(const Body& body);
+  const MuZeroTree& searched(int64_t root) const;
 
   MuZeroConfig config_;
   std::vector<std::unique_ptr<MuZeroTree>> trees_;

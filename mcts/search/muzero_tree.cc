@@ -211,8 +211,7 @@ uint32_t MuZeroTree::find(const Node& n, uint32_t action) const {
 }
 
 void MuZeroTree::expand(const Answer& answer) {
-  const Node& parent = nodes[path.back().node];
-  add_node(answer, config.chance_codes > 0 && !parent.is_chance);
+  add_node(answer, reaches_afterstate());
   back_up(answer.value);
 }
 

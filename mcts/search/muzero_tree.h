@@ -102,6 +102,10 @@ struct MuZeroTree {
   // From the root to an action that has no node yet. Returns that edge's node and action.
   std::pair<uint32_t, uint32_t> descend();
   uint32_t find(const Node& n, uint32_t action) const;
+  // Whether the node that descend() went to is one.
+  bool reaches_afterstate() const {
+    return config.chance_codes > 0 && !nodes[path.back().node].is_chance;
+  }
   // The node that descend() went to.
   void expand(const Answer& answer);
   void back_up(float value);
