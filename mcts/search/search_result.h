@@ -54,7 +54,17 @@ typename Search<S, P>::Result Search<S, P>::result() const {
                                      : std::vector<A>{*result.action};  // of another tree
   } else if (first.root().player() >= 0 && result.counters.simulations > 0) {
     ActionBufferOf<S> legal;  // one simulation may have looked at the root alone
-    first.root().legal(legal);
+    if constexpr (Tree<S, P>::kSamples) {
+      if (samples_actions(first.root())) {
+        Random rng = Random(config_.seed, ~uint64_t{0}).split(runs_);
+        legal.push(first.root().sample_action(rng));
+      }
+    }
+    if (legal.empty()) {
+      first.root().legal(legal);
+    }
+    check(!legal.empty(), "game: player {} is to move and has no legal action",
+          first.root().player());
     result.action = legal[0];
     result.principal_variation = {legal[0]};
   }

@@ -288,5 +288,18 @@ TEST(Search, WideningLimitsTheOpenEdgesOfADiscreteGame) {
   EXPECT_EQ(open, 20);  // ceil(sqrt(399))
 }
 
+TEST(Search, OneSimulationNamesASampledAction) {
+  RandomRollout rollout;
+  Search<Target, WideningPolicies> search({.seed = 1});
+  const auto result = search.run(Target{}, rollout, Budget::sims(1));
+  EXPECT_TRUE(result.edges.empty());
+  ASSERT_TRUE(result.action.has_value());
+  EXPECT_GE(*result.action, 0);
+  EXPECT_LT(*result.action, 1);
+  EXPECT_EQ(result.principal_variation, std::vector<float>{*result.action});
+  Search<Target, UctPolicies> lists({.seed = 1});  // and there is no list
+  EXPECT_THROW(lists.run(Target{}, rollout, Budget::sims(1)), Error);
+}
+
 }  // namespace
 }  // namespace mstrain::mcts
