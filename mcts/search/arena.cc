@@ -16,7 +16,7 @@ constexpr size_t kTail = 4096;
 }  // namespace
 
 Arena::Arena(size_t limit, bool huge_pages) {
-  limit_ = limit / kWord;
+  limit_ = std::min<uint64_t>(limit / kWord, UINT32_MAX);  // so that end() is an index
   reserved_ = limit + kTail;
   void* range = mmap(nullptr, reserved_, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
