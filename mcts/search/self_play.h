@@ -106,6 +106,9 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
     boards[i].hopeless = {};
     search.begin_game(i, static_cast<uint64_t>(number));
     search.set_root(i, start(number));
+    const int players = players_of(search.tree(i).root());
+    check(!options.resign_below || players <= 2,
+          "self-play: resign_below needs a game of one or two players; this one has {}", players);
     play_chance(i);
   };
   for (int64_t i = 0; i < trees; ++i) {

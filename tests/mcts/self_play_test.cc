@@ -6,6 +6,7 @@
 #include "mcts/any_search.h"
 #include "mcts/evaluators.h"
 #include "mcts/search/self_play.h"
+#include "tests/core/base/message_of.h"
 #include "tests/mcts/engine_games.h"
 
 namespace mstrain::mcts {
@@ -135,6 +136,22 @@ TEST(SelfPlay, WithoutSimulationsIsAnError) {
             [](int64_t) { return any_game(Nim{}); }, evaluator, [](PlayedGame<AnyGame>&&) {}),
         Error);
   }
+}
+
+TEST(SelfPlay, OfThreePlayersNobodyGivesUp) {
+  RandomRollout rollout;
+  AnyEvaluator<AnyGame> evaluator(rollout);
+  const auto play = [&](std::optional<double> below) {
+    int played = 0;
+    any_searches().self_play(
+        "uct", {.seed = 2}, {.games = 3, .simulations = 20, .resign_below = below},
+        [](int64_t) { return any_game(Nim3{}); }, evaluator,
+        [&](PlayedGame<AnyGame>&&) { ++played; });
+    return played;
+  };
+  EXPECT_EQ(play({}), 3);
+  EXPECT_EQ(error_of([&] { play(-0.5); }),
+            "self-play: resign_below needs a game of one or two players; this one has 3");
 }
 
 }  // namespace
