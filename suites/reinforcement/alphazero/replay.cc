@@ -43,9 +43,14 @@ class Draws final : public BatchStream {
       for (const auto& [action, share] : target.policy) {
         policy.values<float>()[row * actions + game_.playable().symmetry_action(k, action)] = share;
       }
-      const auto moves_left = static_cast<double>(played.moves.size() - move);
-      const float result = played.result_of(state.player()) *
-                           static_cast<float>(std::pow(options_.discount, moves_left));
+      const auto mover = static_cast<size_t>(state.player());
+      float result = played.result_of(state.player());
+      if (options_.discount != 1) {  // as in the tree: of what the game pays, where 0 stays 0
+        const auto moves_left = static_cast<double>(played.moves.size() - move);
+        Results paid = game_.results_of(result, state.player());
+        paid[mover] *= static_cast<float>(std::pow(options_.discount, moves_left));
+        result = game_.value_of(paid, state.player());
+      }
       value.values<float>()[row] = result + options_.search_value * (target.value - result);
     }
     samples_ += options_.part.batch;

@@ -139,6 +139,24 @@ TEST(AlphaZeroReplay, AResultCountsLessTheLongerItTakes) {
   }
 }
 
+// As the search does, which multiplies what the game pays: here from 0 to 1, of which -1 to 1 is learned.
+TEST(AlphaZeroReplay, WhatCountsLessIsTheResultOfTheGame) {
+  const BoardGame game("peg_solitaire", "game");
+  Replay replay(real_files(), "unused", game, 1000);
+  const LearnedGame played = random_game(game, 3);
+  replay.add(played);
+  const float paid = game.results_of(played.result, 0)[0];
+  ASSERT_GT(paid, 0);
+  std::vector<float> expected;
+  for (size_t left = 1; left <= played.moves.size(); ++left) {
+    expected.push_back(2 * paid * std::pow(0.9F, static_cast<float>(left)) - 1);
+  }
+  const Tensors batch = draw_from(replay, game, 1, {.part = 100, .discount = 0.9}, 0)->next();
+  for (const float value : to_vector<float>(batch[2])) {
+    EXPECT_THAT(expected, testing::Contains(testing::FloatNear(value, 1e-6F)));
+  }
+}
+
 TEST(AlphaZeroReplay, ADamagedFileIsAnErrorThatNamesIt) {
   const TemporaryFolder folder;
   const BoardGame game("tic_tac_toe", "game");
