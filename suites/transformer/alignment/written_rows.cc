@@ -1,7 +1,6 @@
 #include "suites/transformer/alignment/written_rows.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "core/base/base64.h"
@@ -100,7 +99,7 @@ void unpack(const Json& state, const char* name, std::vector<T>& numbers) {
   const auto bytes = from_base64(stored.get_ref<const std::string&>());
   check(bytes && bytes->size() % sizeof(T) == 0, "answers: the saved {} are no numbers", name);
   numbers.resize(bytes->size() / sizeof(T));
-  std::memcpy(numbers.data(), bytes->data(), bytes->size());
+  std::copy(bytes->begin(), bytes->end(), reinterpret_cast<char*>(numbers.data()));  // NOLINT
 }
 
 }  // namespace

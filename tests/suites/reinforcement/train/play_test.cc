@@ -29,8 +29,9 @@ TEST(Play, ShowsACheckpointOfEveryPlacement) {
         {"schedule.total_env_steps=128", "eval.interval=none", "distribution.policy=" + each.policy,
          fmt::format("distribution.actors={}", each.actors),
          fmt::format("environment.num_envs={}", each.envs)});
-    const auto play = std::ranges::find(added_commands(), "play",
-                                        [](const Command& command) { return command.usage.name; });
+    const auto play = std::ranges::find_if(added_commands(), [](const Command& command) {
+      return std::string_view(command.usage.name) == "play";
+    });
     ASSERT_NE(play, added_commands().end());
     const std::vector<std::string> arguments{"--checkpoint", folder.path(), "--episodes", "2"};
     const std::atomic<bool> stop = false;
