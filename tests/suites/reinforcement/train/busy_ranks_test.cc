@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "core/base/error.h"
-#include "suites/reinforcement/env/one_environment.h"
 #include "tests/amount.h"
 #include "tests/embedding_cache/hooked_files.h"
+#include "tests/suites/reinforcement/train/on_a_line.h"
 #include "tests/suites/reinforcement/train/runs.h"
 
 namespace mstrain::reinforcement {
@@ -26,35 +26,21 @@ void be_busy(double timeouts) {
 }
 
 // Episodes of eight steps that take their time: all of them, or those of other threads than the one that took the first.
-struct Drowsy {
+struct Drowsy : OnALine {
   static inline std::atomic<double> timeouts = 0;  // of an episode
   static inline std::atomic<bool> all = false;
   static inline std::atomic<std::thread::id> lively;
   static constexpr int kSteps = 8;
-  float place = 0;
 
-  static EnvSpec spec() {
-    return {.name = "drowsy",
-            .about = "takes its time",
-            .observation = Space::box({-10}, {10}),
-            .action = Space::discrete(2),
-            .state_size = 1,
-            .time_limit = kSteps};
-  }
-  void begin(EnvRandom& random) { place = static_cast<float>(random.uniform(-1, 1)); }
+  static EnvSpec spec() { return spec_of("drowsy", kSteps); }
   bool step(std::span<const int64_t> actions, EnvRandom&, std::span<float> rewards) {
     std::thread::id nobody;
     lively.compare_exchange_strong(nobody, std::this_thread::get_id());
     if (all || lively.load() != std::this_thread::get_id()) {
       be_busy(timeouts / kSteps);
     }
-    place += actions[0] == 1 ? 0.1F : -0.1F;
-    rewards[0] = -std::abs(place);
-    return false;
+    return move(actions, rewards);
   }
-  void observe(std::span<float> out) const { out[0] = place; }
-  void get_state(std::span<double> out) const { out[0] = static_cast<double>(place); }
-  void set_state(std::span<const double> state) { place = static_cast<float>(state[0]); }
 };
 
 class BusyRanks : public testing::Test {

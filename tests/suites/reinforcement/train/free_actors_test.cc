@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "suites/reinforcement/env/one_environment.h"
+#include "tests/suites/reinforcement/train/on_a_line.h"
 #include "tests/suites/reinforcement/train/runs.h"
 
 namespace mstrain::reinforcement {
@@ -18,20 +18,11 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 // Whichever thread steps first is slow, by chance more or less so.
-struct Slow {
+struct Slow : OnALine {
   static inline std::atomic<int64_t> delay_us = 0, all = 0, slow = 0;
   static inline std::atomic<std::thread::id> slow_thread;
-  float place = 0;
 
-  static EnvSpec spec() {
-    return {.name = "slow",
-            .about = "takes its time",
-            .observation = Space::box({-10}, {10}),
-            .action = Space::discrete(2),
-            .state_size = 1,
-            .time_limit = 20};
-  }
-  void begin(EnvRandom& random) { place = static_cast<float>(random.uniform(-1, 1)); }
+  static EnvSpec spec() { return spec_of("slow", 20); }
   bool step(std::span<const int64_t> actions, EnvRandom&, std::span<float> rewards) {
     std::thread::id nobody;
     slow_thread.compare_exchange_strong(nobody, std::this_thread::get_id());
@@ -42,13 +33,8 @@ struct Slow {
       const auto share = static_cast<int64_t>(random() % 1000);
       std::this_thread::sleep_for(std::chrono::microseconds(delay_us * (4500 + share) / 5000));
     }
-    place += actions[0] == 1 ? 0.1F : -0.1F;
-    rewards[0] = -std::abs(place);
-    return false;
+    return move(actions, rewards);
   }
-  void observe(std::span<float> out) const { out[0] = place; }
-  void get_state(std::span<double> out) const { out[0] = static_cast<double>(place); }
-  void set_state(std::span<const double> state) { place = static_cast<float>(state[0]); }
 };
 
 class FreeActors : public testing::Test {
