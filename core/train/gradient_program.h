@@ -64,6 +64,7 @@ class GradientProgram {
   // the parameters and of TrainTask::looked_up, and three magnitudes for each of float8_weights().
   const GraphPtr& graph() const { return graph_; }
   const Tensors& captures() const { return captures_; }
+  int64_t rows() const { return rows_; }  // of a step
   size_t weights() const { return task_.parameters.size() + task_.frozen.size(); }
   size_t batch_tensors() const { return batch_; }  // with the rows
   // Of what a call results in, the last, which are not summed up but follow one another.

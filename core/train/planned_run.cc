@@ -195,7 +195,10 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     plan.link_bytes = context.backend->rates ? context.backend->rates->link_bytes : 0;
     plan.samples = config.batch.global;
     plan.micro = rows;
-    plan.units = {task.units.name, config.batch.global * task.units.count};
+    plan.units = {task.units.name, run.step->units()};
+    for (const LengthPart& part : run.step->length_parts()) {
+      plan.parts.emplace_back(part.samples, part.task.positions.at(0));
+    }
     if (run.step->has_parts_of_parameters()) {
       plan.regathers = run.step->regathers();
     }
@@ -263,7 +266,7 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
   if (!about && stages == 1 && state_and_gradient_bytes(task, config, context) > limit) {
     return finished(with_micro(1));
   }
-  const int64_t mine = largest_micro_batch(config, context);
+  const int64_t mine = most_in_micro_batch(task, config, data_ranks(config.parallel, context));
   std::vector<int64_t> choices = divisors(mine);
   std::erase_if(choices, [&](int64_t rows) { return mine / rows < stages; });
   ThreadPool pool(context.ranks == nullptr ? std::min(1, context.num_threads() - 1) : 0);

@@ -45,6 +45,8 @@ struct RunPlan {
   int64_t samples = 0;         // in a step
   int64_t micro = 0;           // samples of a micro-batch; of each of parallel.copies
   Units units;                 // in a step
+  // Parts of its batch that are computed in turn: samples, and the positions that their rows have. None: all rows are alike.
+  std::vector<std::pair<int64_t, int64_t>> parts;
   // Whether the backward pass gathers parameters anew; none: they are not in parts.
   std::optional<bool> regathers;
 

@@ -97,6 +97,13 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
            config.parallel.copies == 1 ? ""
                                        : fmt::format(", {} side by side", config.parallel.copies)),
        "");
+  if (!plan.parts.empty()) {
+    std::vector<std::string> each;
+    for (const auto& [samples, positions] : plan.parts) {
+      each.push_back(fmt::format("{} of {}", grouped(samples), grouped(positions)));
+    }
+    line("rows", fmt::format("{} positions", fmt::join(each, ", ")), "(by the lengths of samples)");
+  }
   line("FLOPs",
        fmt::format("{:.4g} per {}, {:.4g} per step",
                    plan.cost.flops / static_cast<double>(plan.units.count), plan.units.name,

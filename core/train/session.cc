@@ -142,7 +142,7 @@ Context make_context(const TrainConfig& config, std::shared_ptr<Ranks> ranks) {
 }
 
 SessionResult train(FileSystem& given_files, const TrainConfig& config, const YamlNode& resolved,
-                    const TrainTask& task, const TrainData& given, const Refuse& refuse,
+                    const TrainTask& given_task, const TrainData& given, const Refuse& refuse,
                     const std::atomic<bool>& stop, const std::vector<Callback*>& more,
                     const SessionStart& start) {
   const auto clock_begin = TimeLimit::Clock::now();
@@ -156,7 +156,7 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
     data.evaluation.clear();
   }
   data.checkpoint_files.emplace_back(kChangeableFile, to_yaml(changeable(resolved)));
-  check_monitors(config, task, data, resolved);
+  check_monitors(config, given_task, data, resolved);
   check_no_sweep(files, config.run.directory());
   if (!first) {
     meet(ranks, "run directory");  // that the first rank makes
@@ -207,6 +207,10 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
                      !previous->changes_in("batch.global") &&
                      largest_micro_batch(config, context) % previous->progress.micro_batch == 0;
   const int64_t kept = keeps ? previous->progress.micro_batch : 0;
+  TrainTask task = given_task;
+  if (previous) {
+    task.begin = {previous->progress.seed, begin, previous->progress.samples};
+  }
   const PlannedRun run = plan_together(task, config, context, limit, evaluates, kept);
   if (previous && run.plan.micro != previous->progress.micro_batch) {
     log_info("batch.micro: {}, was {}: sums are formed in another order from here on",

@@ -101,9 +101,11 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
                                 : Shards()),
       micro_batches_(config.batch.global / micro),
       copies_(config.parallel.copies),
+      length_parts_(mstrain::length_parts(task, config, micro, data_.size)),
       gradient_([&] {
         const ContextScope scope(context_);
-        return GradientProgram(task, config, micro, parts_);
+        return GradientProgram(length_parts_.empty() ? task : length_parts_.back().task, config,
+                               micro, parts_);
       }()) {
   check(micro > 0 && config.batch.global % (micro * copies_ * data_.size) == 0,
         "micro-batches of {}, {} at a time on {} ranks, do not make up {}", micro, copies_,
@@ -113,6 +115,13 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
   for (const ParamSpec& spec : task.parameters) {
     check(!spec.follows || stages_.size == 1,
           "{} is a running statistic: a pipeline has no way from its stage to the loss", spec.name);
+  }
+  check(
+      length_parts_.empty() || (stages_.size == 1 && parts_.ranks() == 1 && task.looked_up.empty()),
+      "parts of a batch are of unlike lengths on ranks along data alone");
+  for (size_t i = 0; i + 1 < length_parts_.size(); ++i) {
+    const ContextScope scope(context_);
+    shorter_.emplace_back(length_parts_[i].task, config, micro, parts_);
   }
   check_float8();
   for (const ParamSpec& spec : parts_.held_frozen()) {
@@ -184,6 +193,14 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
   options.donated.resize(types.size(), true);
   options.donated.resize(types.size() + captures_.size(), false);
   program_ = compile(*graph, options);
+}
+
+int64_t StepProgram::units() const {
+  int64_t units = length_parts_.empty() ? gradient_.rows() * task_.units.count : 0;
+  for (const LengthPart& part : length_parts_) {
+    units += part.samples * part.units;
+  }
+  return units;
 }
 
 Tensor StepProgram::loss_scale_of(const TrainState& state) const {

@@ -11,6 +11,7 @@
 #include "core/runtime/context.h"
 #include "core/train/gradient_program.h"
 #include "core/train/pipeline.h"
+#include "core/train/length_parts.h"
 
 namespace mstrain {
 
@@ -126,6 +127,9 @@ class StepProgram {
   void profile(std::vector<KernelTime>* kernels, std::vector<ActionTime>* actions) const;
 
   const Optimizer& optimizer() const { return optimizer_; }
+  // Of a step of all ranks, with what fills its rows up.
+  int64_t units() const;
+  const std::vector<LengthPart>& length_parts() const { return length_parts_; }
   // Null in eager execution. In a pipeline, that of the update.
   const Program* program() const { return program_.get(); }
   // Of all programs of a step, in graph execution. Texts: what `text_of` says of each.
@@ -181,8 +185,11 @@ class StepProgram {
                          const Tensor& loss_scale) const;
   // Of such values over the ranks that share batches. `shards`: of each, null where its sum is wanted whole.
   Summing summing(const Types& values, std::vector<const Shard*> shards) const;
+  // Loops over the micro-batches of each part of the batch, and of all ranks. `one`: of a program and a micro-batch.
   template <class F>
-  LossAndGradient summed_over_ranks(const F& one, const MicroBatch& all) const;
+  LossAndGradient summed_in_loops(const F& one, const MicroBatch& all) const;
+  // Of a rank's samples, `count` from `first` on, as long as a task has them.
+  static MicroBatch cut(const MicroBatch& all, int64_t first, int64_t count, const TrainTask& task);
   // Those of fp8, f32 [weights, 3]; empty: none.
   static Tensor magnitudes_expected(const TrainState& state);
   // With those that the micro-batches of all ranks have found.
@@ -228,23 +235,25 @@ class StepProgram {
   std::optional<double> clip_;
   bool may_skip_;
   bool looks_at_layers_;
-  bool slots_on_host_;                  // memory.offload.optimizer
-  MeshAxis data_;                       // the ranks that share batches
-  MeshAxis stages_;                     // the ranks that share layers
-  int64_t stage_;                       // of these, this one
-  int64_t zero_;                        // parallel.zero.stage; 0 on one rank
-  bool regathers_;                      // unless parallel.zero.regather is never
-  bool in_order_;                       // parallel.reduction is exact
-  OverlapConfig overlap_;               // parallel.overlap
-  double bundle_bytes_;                 // parallel.bucket_mb
-  Shards cut_;                          // parameters whose gradients are summed up in parts
-  Shards shards_;                       // those of them whose optimizer state is in parts
-  Shards frozen_shards_;                // weights that are not trained
-  int64_t micro_batches_;               // of all ranks
-  int64_t copies_;                      // of these, how many a rank computes side by side
-  GradientProgram gradient_;            // of one of them
-  std::unique_ptr<Pipeline> pipeline_;  // null on one stage
-  std::vector<Summing> group_sums_;     // of its groups
+  bool slots_on_host_;                    // memory.offload.optimizer
+  MeshAxis data_;                         // the ranks that share batches
+  MeshAxis stages_;                       // the ranks that share layers
+  int64_t stage_;                         // of these, this one
+  int64_t zero_;                          // parallel.zero.stage; 0 on one rank
+  bool regathers_;                        // unless parallel.zero.regather is never
+  bool in_order_;                         // parallel.reduction is exact
+  OverlapConfig overlap_;                 // parallel.overlap
+  double bundle_bytes_;                   // parallel.bucket_mb
+  Shards cut_;                            // parameters whose gradients are summed up in parts
+  Shards shards_;                         // those of them whose optimizer state is in parts
+  Shards frozen_shards_;                  // weights that are not trained
+  int64_t micro_batches_;                 // of all ranks
+  int64_t copies_;                        // of these, how many a rank computes side by side
+  std::vector<LengthPart> length_parts_;    // of a batch; none: it is one part
+  GradientProgram gradient_;              // of a micro-batch, of the last part
+  std::vector<GradientProgram> shorter_;  // of those before
+  std::unique_ptr<Pipeline> pipeline_;    // null on one stage
+  std::vector<Summing> group_sums_;       // of its groups
   TrainState form_;
   Types state_types_;
   Types param_types_;

@@ -32,17 +32,18 @@ LossAndGradient StepProgram::summed(const Arguments& arguments, const Tensor& st
     return of_own_stage(arguments.sums);
   }
   const Tensor expected = magnitudes_expected(arguments.state);
-  const auto one = [&](const MicroBatch& micro) {
-    return gradient_({held_params(arguments.state), held_frozen(arguments.frozen), step_key,
-                      loss_scale, expected},
-                     micro);
+  const auto one = [&](const GradientProgram& program, const MicroBatch& micro) {
+    return program({held_params(arguments.state), held_frozen(arguments.frozen), step_key,
+                    loss_scale, expected},
+                   micro);
   };
   const MicroBatch all = numbered(arguments.batch);
-  if (data_.size > 1) {
-    return summed_over_ranks(one, all);
+  if (data_.size > 1 || !length_parts_.empty()) {
+    return summed_in_loops(one, all);
   }
-  return micro_batches_ == 1 ? one(all)
-                             : accumulate(micro_batches_, one, gradient_.sums_in_own_type(),
+  const auto whole = [&](const MicroBatch& micro) { return one(gradient_, micro); };
+  return micro_batches_ == 1 ? whole(all)
+                             : accumulate(micro_batches_, whole, gradient_.sums_in_own_type(),
                                           copies_, gradient_.results_apart())(all);
 }
 
@@ -95,30 +96,70 @@ StepProgram::Summing StepProgram::summing(const Types& values,
           }};
 }
 
+MicroBatch StepProgram::cut(const MicroBatch& all, int64_t first, int64_t count,
+                            const TrainTask& task) {
+  const Types types = task.batch_types(count);
+  MicroBatch out{{}, slice(all.rows, 0, first, first + count)};
+  for (size_t i = 0; i < all.samples.size(); ++i) {
+    Tensor x = slice(all.samples[i], 0, first, first + count);
+    for (int d = 1; d < types[i].shape.rank(); ++d) {
+      x = x.dim(d) == types[i].shape[d] ? x : slice(x, d, 0, types[i].shape[d]);
+    }
+    out.samples.push_back(x);
+  }
+  return out;
+}
+
 template <class F>
-LossAndGradient StepProgram::summed_over_ranks(const F& one, const MicroBatch& all) const {
-  const int64_t turns = micro_batches_ / data_.size;
-  std::vector<std::string> paths;
-  const Tensors leaves = flatten_tree(all, &paths);
-  const auto recorded = record(one, std::make_tuple(all), micro_types(turns, leaves, paths));
+LossAndGradient StepProgram::summed_in_loops(const F& one, const MicroBatch& all) const {
+  const int64_t micro = gradient_.rows() / micro_batches_;
   const size_t apart = gradient_.results_apart();
-  const std::span<const Value> outputs(recorded.program->outputs());
-  Types values;
-  for (const Value& value : outputs.first(outputs.size() - apart)) {
-    values.push_back(recorded.program->type(value));
+  std::optional<Recorded<LossAndGradient>> recorded;
+  std::optional<Summing> sums;
+  Tensors so_far;
+  std::vector<Tensors> of_samples(apart);
+  int64_t first = 0;
+  const auto add = [&](const GradientProgram& program, const MicroBatch& part) {
+    const int64_t turns = part.rows.dim(0) / micro;
+    std::vector<std::string> paths;
+    const Tensors leaves = flatten_tree(part, &paths);
+    recorded = record([&](const MicroBatch& samples) { return one(program, samples); },
+                      std::make_tuple(part), micro_types(turns, leaves, paths));
+    const std::span<const Value> outputs(recorded->program->outputs());
+    if (!sums) {
+      Types values;
+      for (const Value& value : outputs.first(outputs.size() - apart)) {
+        values.push_back(recorded->program->type(value));
+      }
+      std::vector<const Shard*> shards(gradient_.sums(), nullptr);
+      for (const ParamSpec& spec : task_.parameters) {
+        shards.push_back(find_shard(cut_, spec.name));
+      }
+      sums = summing(values, std::move(shards));
+    }
+    const GraphPtr each = regathers() ? regathered(*recorded->program) : recorded->program;
+    Tensors results =
+        accumulate_by(sums->each, turns, each, recorded->captures, leaves, copies_, apart, so_far);
+    for (size_t i = apart; i > 0; --i) {
+      of_samples[i - 1].push_back(results.back());
+      results.pop_back();
+    }
+    so_far = std::move(results);
+  };
+  if (length_parts_.empty()) {
+    add(gradient_, all);
   }
-  std::vector<const Shard*> shards(gradient_.sums(), nullptr);
-  for (const ParamSpec& spec : task_.parameters) {
-    shards.push_back(find_shard(cut_, spec.name));
+  for (size_t i = 0; i < length_parts_.size(); ++i) {
+    const int64_t samples = length_parts_[i].samples / data_.size;
+    add(i < shorter_.size() ? shorter_[i] : gradient_,
+        cut(all, first, samples, length_parts_[i].task));
+    first += samples;
   }
-  const Summing sums = summing(values, std::move(shards));
-  const GraphPtr program = regathers() ? regathered(*recorded.program) : recorded.program;
-  const Tensors results =
-      accumulate_by(sums.each, turns, program, recorded.captures, leaves, copies_, apart);
-  const std::span<const Tensor> all_results(results);
-  Tensors finished = sums.finish(all_results.first(results.size() - apart));
-  finished.insert(finished.end(), results.end() - static_cast<ptrdiff_t>(apart), results.end());
-  return recorded.rebuild(finished);
+  Tensors finished = sums->finish(so_far);
+  for (const Tensors& parts : of_samples) {
+    finished.push_back(parts.size() == 1 ? parts[0] : concat(parts, 0));
+  }
+  return recorded->rebuild(finished);
 }
 
 }  // namespace mstrain

@@ -50,6 +50,23 @@ struct Units {
   int64_t count = 1;
 };
 
+// The samples that the steps of a run take, in batches that follow one another.
+struct StepRange {
+  uint64_t seed = 0;
+  int64_t batch = 1;  // samples of a step
+  int64_t first = 0;  // of the first of these steps
+  int64_t end = 0;    // behind the last one's
+
+  auto operator<=>(const StepRange&) const = default;
+};
+
+// Where a run goes on.
+struct RunBegin {
+  uint64_t seed = 0;
+  int64_t step = 0;     // steps before
+  int64_t samples = 0;  // that they took
+};
+
 struct TrainTask {
   std::vector<ParamSpec> parameters;
   // The shape under which checkpoints store parameter i: the same elements in the same order.
@@ -84,6 +101,11 @@ struct TrainTask {
   // In training: how many samples that follow each other share work where one micro-batch has them, such as a prompt's answers. A sample takes the
   // least memory and time where micro-batches are of whole groups.
   int64_t samples_together = 1;
+  // In training, where samples are of unlike lengths and the batches of a run come in rising order of these: of each of so many equal parts
+  // of a batch, positions, batch_types, sums and units over samples that are no longer than those that stand there in any of `steps`. The
+  // tensors of their batches are those of this task, cut off behind in some dims. Empty: it is not known. Null: all samples are as long.
+  std::function<std::vector<TrainTask>(const StepRange& steps, int64_t parts)> in_parts;
+  std::optional<RunBegin> begin;     // of the steps; none: the first ones of a run with run.seed
   std::vector<std::string> metrics;  // of kMetricKinds: what sums() gives besides the loss
   bool measures_steps = false;  // steps have the metrics, too: they cost little beside the loss
   bool has_scores = false;      // sums() gives them: evaluations rank the samples

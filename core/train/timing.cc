@@ -22,11 +22,14 @@ class Stopwatch final : public Callback {
 
 }  // namespace
 
+TrainConfig with_warm_up(TrainConfig config) {
+  config.schedule.total_steps += kWarmUp;
+  return config;
+}
+
 StepTimes time_steps(const TrainTask& task, const TrainData& data, const TrainConfig& config,
                      const PlannedRun& run, const std::atomic<bool>& stop) {
-  TrainConfig longer = config;
-  longer.schedule.total_steps += kWarmUp;
-  Trainer trainer(task, data, longer, *run.step);
+  Trainer trainer(task, data, config, *run.step);
   trainer.start(static_cast<uint64_t>(config.run.seed), run.plan.micro);
   Stopwatch watch;
   trainer.run({&watch}, stop);

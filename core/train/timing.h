@@ -13,7 +13,10 @@ struct StepTimes {
   double fastest_seconds = 0;
 };
 
-// Trains schedule.total_steps from initial weights, after three steps that are not counted. Throws Error where `stop`
+// A run whose steps are timed: with three steps more, which come first and are not counted.
+TrainConfig with_warm_up(TrainConfig config);
+
+// Trains with_warm_up() from initial weights. Throws Error where `stop`
 // is set before any step was counted.
 StepTimes time_steps(const TrainTask& task, const TrainData& data, const TrainConfig& config,
                      const PlannedRun& run, const std::atomic<bool>& stop);

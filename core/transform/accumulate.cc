@@ -89,10 +89,10 @@ SumRule plain_sums(bool in_own_type) {
 
 Tensors accumulate_by(const SumRule& rule, int64_t n, const GraphPtr& program,
                       const Tensors& captures, const Tensors& batch, int64_t side_by_side,
-                      size_t apart) {
+                      size_t apart, const Tensors& so_far) {
   check(n % side_by_side == 0, "accumulate: {} micro-batches, {} at a time", n, side_by_side);
   const int64_t turns = n / side_by_side;
-  const Tensors sums = rule.zeros(value_types(*program, apart));
+  const Tensors sums = so_far.empty() ? rule.zeros(value_types(*program, apart)) : so_far;
   Tensors micro;
   Types types = types_of(sums);
   for (const Tensor& capture : captures) {

@@ -27,10 +27,11 @@ struct SumRule {
 SumRule plain_sums(bool in_own_type);
 // The sums that the rule comes to, in a loop, also of one turn. In each turn `side_by_side` micro-batches, which divide `n`, are
 // computed, so that the collectives of one run under the products of others; the sums stay what they are. The program's last
-// `apart` outputs are not summed up: those of all micro-batches follow one another along their first dim, behind the sums.
+// `apart` outputs are not summed up: those of all micro-batches follow one another along their first dim, behind the sums. `so_far`: the sums
+// that it goes on from; none: those that the rule begins with.
 Tensors accumulate_by(const SumRule& rule, int64_t n, const GraphPtr& program,
                       const Tensors& captures, const Tensors& batch, int64_t side_by_side = 1,
-                      size_t apart = 0);
+                      size_t apart = 0, const Tensors& so_far = {});
 // The type that values of `dtype` are summed up in, unless it is their own.
 Dtype sum_dtype(Dtype dtype);
 

@@ -358,11 +358,23 @@ TrainTask adapted(TrainTask task, const AdaptedNetwork& network, Dtype dtype, ui
     task.frozen.push_back(code && spec.matrix ? coded_spec(spec, *code) : spec);
   }
   task.frozen_weights = [frozen, seed, code] { return drawn_params(frozen, seed, code); };
-  task.sums = [sums = std::move(task.sums), lora = network.lora()](const Params& params,
-                                                                   std::span<const Tensor> batch) {
-    const LoraScope scope(&lora);
-    return sums(params, batch);
+  const auto in_scope = [lora = network.lora()](auto sums) {
+    return [sums = std::move(sums), lora](const Params& params, std::span<const Tensor> batch) {
+      const LoraScope scope(&lora);
+      return sums(params, batch);
+    };
   };
+  task.sums = in_scope(std::move(task.sums));
+  if (task.in_parts != nullptr) {
+    task.in_parts = [in_parts = std::move(task.in_parts), in_scope](const StepRange& steps,
+                                                                    int64_t parts) {
+      std::vector<TrainTask> out = in_parts(steps, parts);
+      for (TrainTask& part : out) {
+        part.sums = in_scope(std::move(part.sums));
+      }
+      return out;
+    };
+  }
   return task;
 }
 

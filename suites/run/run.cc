@@ -183,7 +183,7 @@ Outcome train_and_tell(const RunRequest& request) {
 
 void benchmark(const RunRequest& request) {
   const Opened opened = open(request);
-  const TrainConfig& train = opened.run->train;
+  const TrainConfig train = with_warm_up(opened.run->train);
   const Context context = make_context(train, request.start.ranks);
   const int64_t limit = memory_of_rank(train.memory, context);
   const ContextScope scope(context);

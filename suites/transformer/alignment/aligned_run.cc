@@ -156,6 +156,8 @@ void AlignedRun::open_data(FileSystem& files, const YamlNode& tree,
   longest_ = longest_of(*answers_);
   pairs_ = objective->prefers() ? groups_of_pairs(*answers_, /*last_alone=*/objective->scores())
                                 : AnswerGroups();
+  lengths_ = std::make_shared<const LengthOrder>(
+      lengths_of(answers_->train, /*whole=*/row_kind() == RowKind::kEnds), data.shuffle);
   check_prompts(tree, [this](const std::string& prompt) { corpus().tokenizer->encode(prompt); });
   counts_ = std::make_shared<LineCounts>(answers_->counts);
 }
@@ -164,6 +166,7 @@ void AlignedRun::take_data_of(const ModelRun& opened) {
   if (const auto* const other = dynamic_cast<const AlignedRun*>(&opened)) {
     longest_ = other->longest_;
     pairs_ = other->pairs_;
+    lengths_ = other->lengths_;
   }
 }
 
@@ -239,10 +242,25 @@ bool AlignedRun::writes_exactly() const {
       why_inexact(train).empty() && !causal_model()->turns_by_length(data.seq_length));
 }
 
-// Draws of dropout are by row, and ranks along `context` have parts of rows.
+// Of dropout, by the place in a row.
+bool AlignedRun::draws() const {
+  return causal_model()->has_dropout() || (lora && lora->dropout > 0);
+}
+
+std::shared_ptr<const LengthOrder> AlignedRun::by_length() const {
+  const ParallelConfig& parallel = train.parallel;
+  const RowKind kind = row_kind();
+  const bool is_alone = kind != RowKind::kPacked && kind != RowKind::kJudged;
+  const bool shares = parallel.tensor > 1 || parallel.context > 1 || parallel.pipeline > 1;
+  return is_alone && !objective->is_rewarded() && !shares && !draws() &&
+                 !causal_model()->turns_by_length(data.seq_length)
+             ? lengths_
+             : nullptr;
+}
+
+// Ranks along `context` have parts of rows.
 AnswerGroups AlignedRun::groups() const {
-  const bool draws = causal_model()->has_dropout() || (lora && lora->dropout > 0);
-  if (draws || train.parallel.context > 1) {
+  if (draws() || train.parallel.context > 1) {
     return {};
   }
   if (!objective->is_rewarded()) {
@@ -327,19 +345,37 @@ TrainTask AlignedRun::task() const {
     }
     return task;
   }
-  if (objective->scores()) {
-    return scored_task(*network(), causal_model(), *objective, row_length(), groups());
-  }
-  if (!objective->compares()) {
-    return sft_task(*network(), causal_model(), row_kind(), row_length());
-  }
   const Dtype dtype = train.precision.param_dtype();
-  TrainTask task = objective->judges() ? judged_task(*network(), causal_model(), *objective,
-                                                     row_length(), reference, dtype)
-                                       : preference_task(*network(), causal_model(), *objective,
-                                                         row_length(), reference, dtype, groups());
-  if (!lora) {
+  const auto of_rows = [network = network(), model = causal_model(), objective = *objective,
+                        kind = row_kind(), reference,
+                        dtype](int64_t seq, const AnswerGroups& groups) {
+    return objective.scores()      ? scored_task(*network, model, objective, seq, groups)
+           : !objective.compares() ? sft_task(*network, model, kind, seq)
+           : objective.judges()
+               ? judged_task(*network, model, objective, seq, reference, dtype)
+               : preference_task(*network, model, objective, seq, reference, dtype, groups);
+  };
+  TrainTask task = of_rows(row_length(), groups());
+  if (objective->compares() && !lora) {
     task.frozen_weights = this->reference();
+  }
+  if (const auto order = by_length()) {
+    const AnswerGroups pairs = draws() ? AnswerGroups() : pairs_;
+    task.in_parts = [of_rows, order, pairs, unit = length_for(1, data.seq_length),
+                     most = row_length()](const StepRange& steps, int64_t parts) {
+      std::vector<TrainTask> out;
+      const std::vector<LengthOrder::Lengths> longest = order->longest(steps);
+      for (int64_t part = 1; part <= parts && !longest.empty(); ++part) {
+        const auto& [positions, answer] =
+            longest[static_cast<size_t>(std::ssize(longest) / parts * part - 1)];
+        AnswerGroups groups = pairs;
+        groups.answer_tokens = answer;
+        groups.before_target = groups.before_target > 0 ? answer - 1 : 0;
+        const int64_t seq = std::min(most, (positions + unit - 1) / unit * unit);
+        out.push_back(of_rows(seq, groups.size > 1 && groups.pays(seq) ? groups : AnswerGroups()));
+      }
+      return out;
+    };
   }
   return task;
 }
@@ -403,9 +439,9 @@ TrainData AlignedRun::samples(const Json& source) const {
     }
     return out;
   }
-  out.training = [rows = rows_of(answers_->train), shuffle = data.shuffle](
+  out.training = [rows = rows_of(answers_->train), shuffle = data.shuffle, order = by_length()](
                      uint64_t seed, const BatchPart& part, int64_t first) {
-    return training_rows(rows, shuffle, seed, part, first);
+    return training_rows(rows, shuffle, order, seed, part, first);
   };
   for (const AnswerSet& set : answers_->valid) {
     out.evaluation.push_back(held_out_rows(set.name, rows_of(set.samples)));

@@ -5,6 +5,7 @@
 #include "suites/transformer/alignment/answer_rows.h"
 #include "suites/transformer/alignment/answers.h"
 #include "suites/transformer/alignment/group_answers.h"
+#include "suites/transformer/alignment/length_order.h"
 #include "suites/transformer/alignment/reference_point.h"
 #include "suites/transformer/text/causal_run.h"
 
@@ -37,6 +38,9 @@ class AlignedRun : public CausalRun {
   // Whether answers are written as objective.*.generation.exact says.
   bool writes_exactly() const;
   AnswerGroups groups() const;
+  bool draws() const;
+  // Of data whose samples have rows of their own; null where none is computed as shorter than another.
+  std::shared_ptr<const LengthOrder> by_length() const;
   // Of memory, to write them and to ask what is said of them.
   int64_t bytes_of_writing() const;
   // The weights that the run began with, under the names that preference_task() gives them.
@@ -48,6 +52,7 @@ class AlignedRun : public CausalRun {
   std::shared_ptr<const AnswerCorpus> answers_;
   std::optional<AnswerLengths> longest_;  // of opened data
   AnswerGroups pairs_;                    // how preferences share prompts
+  std::shared_ptr<const LengthOrder> lengths_;
   std::shared_ptr<Callback> counts_;
   mutable std::shared_ptr<GroupAnswers> written_;  // of samples(), where answers are rewarded
   mutable std::shared_ptr<ReferencePoint> point_;  // and where they are judged one by one

@@ -7,6 +7,7 @@
 #include "core/data/shuffle.h"
 #include "core/data/windows.h"
 #include "core/tensor/host.h"
+#include "suites/transformer/alignment/length_order.h"
 
 namespace mstrain {
 namespace {
@@ -34,8 +35,8 @@ bool has_pairs(RowKind kind) { return kind == RowKind::kPairs || kind == RowKind
 
 class RowBatches final : public BatchStream {
  public:
-  // The row that sample i is of.
-  using Order = std::function<int64_t(int64_t sample)>;
+  // The rows of the batch of `count` samples that begins with sample `first`.
+  using Order = std::function<std::vector<int64_t>(int64_t first, int64_t count)>;
 
   RowBatches(std::shared_ptr<const AnswerRows> rows, const BatchPart& part, int64_t first,
              Order order)
@@ -47,8 +48,9 @@ class RowBatches final : public BatchStream {
         static_cast<size_t>(tensors_of(rows_->kind())),
         std::vector<int32_t>(static_cast<size_t>(count * rows_->seq())));
     std::vector<float> judgements;
+    const std::vector<int64_t> batch = order_(samples_, part_.batch);
     for (int64_t row = 0; row < count; ++row) {
-      const int64_t index = order_(samples_ + part_.sample(row));
+      const int64_t index = batch[static_cast<size_t>(part_.sample(row))];
       rows_->write(index, parts, row);
       if (rows_->kind() == RowKind::kJudged) {
         judgements.push_back(rows_->judgement(index));
@@ -163,9 +165,18 @@ int64_t row_of_sample(int64_t rows, bool shuffle, uint64_t seed, int64_t sample)
 }
 
 std::unique_ptr<BatchStream> training_rows(std::shared_ptr<const AnswerRows> rows, bool shuffle,
+                                           std::shared_ptr<const LengthOrder> by_length,
                                            uint64_t seed, const BatchPart& part, int64_t first) {
-  const auto order = [count = rows->count(), shuffle, seed](int64_t sample) {
-    return row_of_sample(count, shuffle, seed, sample);
+  const auto order = [total = rows->count(), shuffle, by_length = std::move(by_length), seed](
+                         int64_t begin, int64_t count) {
+    if (by_length != nullptr) {
+      return by_length->batch(seed, begin, count);
+    }
+    std::vector<int64_t> batch;
+    for (int64_t sample = begin; sample < begin + count; ++sample) {
+      batch.push_back(row_of_sample(total, shuffle, seed, sample));
+    }
+    return batch;
   };
   return std::make_unique<RowBatches>(std::move(rows), part, first, order);
 }
@@ -173,8 +184,12 @@ std::unique_ptr<BatchStream> training_rows(std::shared_ptr<const AnswerRows> row
 EvaluationSet held_out_rows(const std::string& name, std::shared_ptr<const AnswerRows> rows) {
   const int64_t total = rows->count();
   const auto first = [rows = std::move(rows)](const BatchPart& part, int64_t samples) {
-    const auto order = [samples, none = rows->count()](int64_t sample) {
-      return sample < samples ? sample : none;
+    const auto order = [samples, none = rows->count()](int64_t begin, int64_t count) {
+      std::vector<int64_t> batch;
+      for (int64_t sample = begin; sample < begin + count; ++sample) {
+        batch.push_back(sample < samples ? sample : none);
+      }
+      return batch;
     };
     return std::make_unique<RowBatches>(rows, part, 0, order);
   };

@@ -11,6 +11,8 @@
 
 namespace mstrain {
 
+class LengthOrder;
+
 // What the rows of a batch hold, i32 [rows, seq] each.
 enum class RowKind {
   kSingle,  // tokens, targets: one text, then padding
@@ -47,7 +49,9 @@ class AnswerRows {
 
 // Every row once in each pass, in a new order where they are shuffled: the row that a sample of the run is.
 int64_t row_of_sample(int64_t rows, bool shuffle, uint64_t seed, int64_t sample);
+// `by_length`: batches are in its order; null: as they come.
 std::unique_ptr<BatchStream> training_rows(std::shared_ptr<const AnswerRows> rows, bool shuffle,
+                                           std::shared_ptr<const LengthOrder> by_length,
                                            uint64_t seed, const BatchPart& part, int64_t first);
 EvaluationSet held_out_rows(const std::string& name, std::shared_ptr<const AnswerRows> rows);
 

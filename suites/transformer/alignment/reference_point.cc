@@ -52,8 +52,8 @@ ReferencePoint::ReferencePoint(std::shared_ptr<const CausalModel> model,
 
 std::unique_ptr<BatchStream> ReferencePoint::stream(uint64_t seed, const BatchPart& part,
                                                     int64_t first) const {
-  return std::make_unique<WithPoint>(training_rows(rows_, options_.shuffle, seed, part, first),
-                                     point_);
+  return std::make_unique<WithPoint>(
+      training_rows(rows_, options_.shuffle, nullptr, seed, part, first), point_);
 }
 
 void ReferencePoint::find(Trainer& trainer) {

@@ -370,7 +370,7 @@ TEST_F(AnswersTest, APassShowsEveryRowOnce) {
   }
   const AnswerCorpus corpus = open(lines);
   const auto rows = std::make_shared<const AnswerRows>(corpus.train, RowKind::kSingle, 6);
-  const auto stream = training_rows(rows, /*shuffle=*/true, 3, 5, 0);
+  const auto stream = training_rows(rows, /*shuffle=*/true, nullptr, 3, 5, 0);
   const auto answers = [](const Tensors& batch) {
     std::vector<int32_t> out;
     for (const int32_t target : to_vector<int32_t>(batch[1])) {
@@ -386,7 +386,7 @@ TEST_F(AnswersTest, APassShowsEveryRowOnce) {
   EXPECT_THAT(first, testing::UnorderedElementsAre(1, 2, 3, 4, 5));
   EXPECT_THAT(second, testing::UnorderedElementsAre(1, 2, 3, 4, 5));
   EXPECT_NE(first, second);
-  EXPECT_EQ(answers(training_rows(rows, true, 3, 5, 5)->next()), second);
+  EXPECT_EQ(answers(training_rows(rows, true, nullptr, 3, 5, 5)->next()), second);
 }
 
 }  // namespace
