@@ -112,10 +112,10 @@ class Scatter {
     const int64_t width =
         static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(ids_, 1024))));
     const int threads = static_cast<int>(std::clamp<int64_t>(width / 2, 32, 512));
-    text_.begin_kernel("_chunks", ceil_div(ids_, 1024), threads);
-    text_.line("sort_chunk<{}, {}>(in1, {}, {}, report, global<uint64_t>(workspace));",
+    text_.begin_blocks("_chunks", ceil_div(ids_, 1024), threads);
+    text_.line("sort_chunk<{}, {}>(b, in1, {}, {}, report, global<uint64_t>(workspace));",
                reporter(request_), width, ids_, lines_.n);
-    text_.end_kernel();
+    text_.end_blocks();
     if (!is_one_chunk()) {
       text_.begin_elements("_order", ids_);
       text_.line("const auto chunks = global<const uint64_t>(workspace);");

@@ -6,6 +6,7 @@
 #include "core/backends/cuda/group_terms.h"
 #include "core/backends/cuda/text_lines.h"
 #include "core/backends/cuda/walk.h"
+#include "core/base/error.h"
 
 namespace mstrain::cuda {
 
@@ -27,11 +28,14 @@ class KernelPrinter : public TextLines {
   // Before its kernels: runs of them are never one launch, and save the registers that this takes.
   void stay_alone() { joins_ = false; }
 
-  // A kernel for `count` things (elements, lines, blocks): its body sees all operands, `thread` and `block`.
+  // A kernel for `count` things (elements, lines, blocks): its body sees all operands and `thread`. There may be fewer blocks: it
+  // says by a loop over them what each does.
   void begin_kernel(std::string_view suffix, int64_t blocks, int threads) {
     begin_kernel({fmt::format("@{}", suffix), blocks, threads});
   }
   void begin_kernel(KernelLaunch launch) {
+    needs_loop_ = !launch.shares && launch.blocks > kMostBlocksOfKernel;
+    begin_ = result_.text.size();
     launch.blocks = std::min(launch.blocks, kMostBlocksOfKernel);
     open("extern \"C\" __global__ void __launch_bounds__({}{}) {}(const Pointers p) {{",
          launch.threads, launch.shares ? ", 1" : "", launch.name);
@@ -55,7 +59,12 @@ class KernelPrinter : public TextLines {
     line("[[maybe_unused]] const uint64_t parameter = number_at({});", pointer_text(place++));
     line("[[maybe_unused]] const int thread = static_cast<int>(threadIdx.x);");
   }
-  void end_kernel() { close(); }
+  void end_kernel() {
+    check(!needs_loop_ || result_.text.find("gridDim.x", begin_) != std::string::npos,
+          "a kernel of {} has more than {} blocks and no loop over them: begin it by begin_blocks",
+          request_.op.name, kMostBlocksOfKernel);
+    close();
+  }
 
   // What lies between is done knowing whether packs of these inputs and outputs are `aligned` (device/kernel.cuh).
   void begin_aligned(int64_t pack, const std::vector<size_t>& inputs,
@@ -95,7 +104,7 @@ class KernelPrinter : public TextLines {
   }
   void end_elements() {
     close();
-    close();
+    end_kernel();
   }
   // A kernel in whose body `b` is each of `count` pieces of work of a whole block.
   void begin_blocks(std::string_view suffix, int64_t count, int threads) {
@@ -118,6 +127,8 @@ class KernelPrinter : public TextLines {
  private:
   const KernelRequest& request_;
   bool joins_ = true;
+  bool needs_loop_ = false;  // the kernel under way
+  size_t begin_ = 0;         // of its text
   std::string aligned_;
 };
 

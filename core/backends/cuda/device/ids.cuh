@@ -25,14 +25,14 @@ inline constexpr uint64_t kNoRow = 0xffffffffU;
 inline uint64_t row_of(uint64_t key) { return key >> 32; }
 inline int64_t position_of(uint64_t key) { return static_cast<int64_t>(key & 0xffffffffU); }
 
-// Sorts chunk blockIdx.x of `count` ids into the same places of `sorted`, by Batcher's bitonic network. `width`: a power of two, no
+// Sorts chunk `chunk` of `count` ids into the same places of `sorted`, by Batcher's bitonic network. `width`: a power of two, no
 // less than a chunk has; twice the threads or fewer.
 template <int operation, int width, class Ids>
-void sort_chunk(const Ids& ids, int64_t count, int64_t limit, void* report,
+void sort_chunk(int64_t chunk, const Ids& ids, int64_t count, int64_t limit, void* report,
                 const Global<uint64_t>& sorted) {
   MSTRAIN_SHARED(uint64_t, keys, width);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const int64_t begin = int64_t(blockIdx.x) * kChunk;
+  const int64_t begin = chunk * kChunk;
   for (int k = thread; k < width; k += threads) {
     const int64_t at = begin + k;
     uint64_t key = ~uint64_t(0);

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
 
@@ -49,6 +50,8 @@ class Texts {
 };
 int64_t launched = 0;
 bool only_prepared = false;
+constexpr int64_t kAnyBlocks = std::numeric_limits<int64_t>::max();
+int64_t most_blocks = kAnyBlocks;
 
 Texts& texts() {
   static Texts it;
@@ -119,7 +122,7 @@ Kernel kernel_of(const KernelRequest& request, const char* architecture) {
     const KernelLibrary& library = texts().library_of(library_name);
     for (const KernelLaunch& launch : text.launches) {
       constexpr int64_t kProcessors = 3;
-      const int64_t blocks = launch.shares ? std::min(launch.blocks, kProcessors) : launch.blocks;
+      const int64_t blocks = std::min(launch.blocks, launch.shares ? kProcessors : most_blocks);
       library.run({launch.name, static_cast<unsigned>(blocks),
                    static_cast<unsigned>(launch.threads), static_cast<size_t>(launch.shared_bytes)},
                   regions, pointers);
@@ -199,6 +202,9 @@ const Backend* emulated_backend_of_sm_90a() {
 
 OnlyPrepared::OnlyPrepared() { only_prepared = true; }
 OnlyPrepared::~OnlyPrepared() { only_prepared = false; }
+
+MostBlocks::MostBlocks(int64_t blocks) { most_blocks = blocks; }
+MostBlocks::~MostBlocks() { most_blocks = kAnyBlocks; }
 
 int64_t launches() { return launched; }
 

@@ -35,6 +35,13 @@ class OnlyPrepared {
   ~OnlyPrepared();
 };
 
+// While one lives, their launches have no more blocks, as those of what is larger than a test can run have no more than a grid may.
+class MostBlocks {
+ public:
+  explicit MostBlocks(int64_t blocks);
+  ~MostBlocks();
+};
+
 // How many kernels it has run.
 int64_t launches();
 

@@ -310,6 +310,12 @@ TEST(CudaGroups, RowsTakeWhatAllPositionsBring) {
     add({2, 30, 5}, {2, count, 5},
         [](std::span<const Tensor> x) { return Tensors{scatter_add(x[0] * 2, x[1], x[2], 1)}; });
   }
+  {
+    const MostBlocks few(2);  // before any others leave what these do not
+    for (size_t i = 0; i < all.size(); ++i) {
+      expect_agrees(all[i], 1e-5, fmt::format("program {} in two blocks", i));
+    }
+  }
   for (size_t i = 0; i < all.size(); ++i) {
     expect_agrees(all[i], 1e-5, fmt::format("program {}", i));
   }
