@@ -98,13 +98,26 @@ KernelText print_weight_grad(const KernelRequest& request) {
   return text.finish();
 }
 
-// Opens the loop over the window of result (oy, ox) of plane `rest`; in it `from` is the place in x.
-void open_window(KernelPrinter& text, const PoolSizes& n) {
-  text.open("for (int t = 0; t < {}; ++t) {{", n.kh * n.kw);
+// `from`, the place in x of tap `t` of the window of result (oy, ox) of `plane`, by its row `y` and column `x`.
+void print_tap(KernelPrinter& text, const PoolSizes& n) {
   text.line("const Index y = oy * {} - {} + t / {}, x = ox * {} - {} + t % {};", n.stride_y, n.top,
             n.kw, n.stride_x, n.left, n.kw);
-  text.line("if (y < 0 || y >= {} || x < 0 || x >= {}) {{ continue; }}", n.h, n.w);
   text.line("const Index from = (plane * {} + y) * {} + x;", n.h, n.w);
+}
+
+// Opens the loop over the taps of that window which lie in x.
+void open_window(KernelPrinter& text, const PoolSizes& n) {
+  text.open("for (int t = 0; t < {}; ++t) {{", n.kh * n.kw);
+  print_tap(text, n);
+  text.line("if (y < 0 || y >= {} || x < 0 || x >= {}) {{ continue; }}", n.h, n.w);
+}
+
+// `best`, by the tap: places in x may be too many for its numbers.
+void print_best(KernelPrinter& text, const PoolSizes& n) {
+  text.line("Best<{}::Held, true> best;", text.in_format(0));
+  open_window(text, n);
+  text.line("best.take({}::load(in0[from]), t);", text.in_format(0));
+  text.close();
 }
 
 KernelText print_pool(const KernelRequest& request) {
@@ -115,11 +128,10 @@ KernelText print_pool(const KernelRequest& request) {
   split_index(text, {{"ox", n.ow}, {"oy", n.oh}});
   text.line("const Index plane = rest;");
   if (greatest) {
-    text.line("Best<{}::Held, true> best;", text.in_format(0));
-    open_window(text, n);
-    text.line("best.take({}::load(in0[from]), int(from));", text.in_format(0));
-    text.close();
-    text.line("out0[i] = in0[best.at];");
+    print_best(text, n);
+    text.line("const int t = best.at;");
+    print_tap(text, n);
+    text.line("out0[i] = in0[from];");
   } else {
     text.line("{} sum = 0;", sum_type(request));
     open_window(text, n);
@@ -154,11 +166,8 @@ KernelText print_pool_grad(const KernelRequest& request) {
   text.line("const auto share = {}::load(in{}[(plane * {} + oy) * {} + ox]);", text.in_format(g), g,
             n.oh, n.ow);
   if (greatest) {
-    text.line("Best<{}::Held, true> best;", text.in_format(0));
-    open_window(text, n);
-    text.line("best.take({}::load(in0[from]), int(from));", text.in_format(0));
-    text.close();
-    text.line("sum += best.at == int(i) ? share : 0;");
+    print_best(text, n);
+    text.line("sum += best.at == {} - w ? share : 0;", n.kh * n.kw - 1);
   } else {
     text.line("sum += share / {}({});", sum_type(request), n.kh * n.kw);
   }
