@@ -5,12 +5,11 @@
 
 namespace mstrain::cuda {
 
-// e^(x - y). Of f32 by a power of two, whose exponent is rounded as x is.
+// e^(x - y). Of f32 by a power of two. The difference comes first: multiples of what masks put into scores may have no float.
 template <class T>
 T exp_of_difference(T x, T y) {
   if constexpr (std::is_same_v<T, float>) {
-    constexpr float kInvLn2 = static_cast<float>(scalar::kInvLn2);
-    const float exponent = x * kInvLn2 - y * kInvLn2;
+    const float exponent = (x - y) * static_cast<float>(scalar::kInvLn2);
 #ifdef __CUDACC_RTC__
     float power;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
