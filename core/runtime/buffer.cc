@@ -5,6 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include "core/base/error.h"
+
 namespace mstrain {
 namespace {
 
@@ -27,6 +29,19 @@ struct Allocator::State {
       spare;  // of blocks in use, so that giving them back allocates nothing
   int64_t cache_limit = 0;
   MemoryStats stats;
+
+  // What is kept for requests of other sizes is no reason to end for want of memory.
+  void* allocate(int64_t bytes, Device& device) {
+    try {
+      return device.allocate(bytes);
+    } catch (const Error&) {
+      if (free.empty()) {
+        throw;
+      }
+    }
+    trim_to(0, device);
+    return device.allocate(bytes);
+  }
 
   void trim_to(int64_t limit, Device& device) {
     while (stats.cached_bytes > limit && !free.empty()) {
@@ -67,7 +82,7 @@ void* Allocator::allocate(int64_t bytes, std::vector<Event>* uses) {
     state_->stats.cached_bytes -= bytes;
     state_->spare.push_back(state_->free.extract(found));
   } else {
-    data = device_->allocate(bytes);
+    data = state_->allocate(bytes, *device_);
   }
   ++state_->stats.allocations;
   state_->stats.live_bytes += bytes;

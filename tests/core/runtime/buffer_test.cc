@@ -70,6 +70,39 @@ TEST(Allocator, SaysHowMuchCouldNotBeHad) {
   EXPECT_EQ(allocator.stats().live_bytes, 0);
 }
 
+// The host's memory, but for so much of it at a time.
+class SmallMemory : public Device {
+ public:
+  explicit SmallMemory(int64_t bytes) : left_(bytes) {}
+  std::string name() const override { return "small"; }
+  bool is_host() const override { return true; }
+  void* allocate(int64_t bytes) override {
+    check(bytes <= left_, "out of memory: {} bytes, and {} are left", bytes, left_);
+    left_ -= bytes;
+    return host_device()->allocate(bytes);
+  }
+  void release(void* data, int64_t bytes) override {
+    left_ += bytes;
+    host_device()->release(data, bytes);
+  }
+  Queue& queue(Use use) override { return host_device()->queue(use); }
+  std::shared_ptr<Allocator> staging() override { return host_device()->staging(); }
+
+ private:
+  int64_t left_;
+};
+
+TEST(Allocator, GivesBackWhatItKeepsWhereNothingElseIsLeft) {
+  Allocator allocator(Allocator::kCacheLimit, std::make_shared<SmallMemory>(3 * kMiB));
+  allocator.release(allocator.allocate(kMiB), kMiB);
+  void* const large = allocator.allocate(3 * kMiB);
+  EXPECT_EQ(allocator.stats().cached_bytes, 0);
+  EXPECT_THAT([&] { allocator.allocate(kMiB); },
+              ThrowsMessage<Error>(HasSubstr("1048576 bytes, and 0 are left")));
+  EXPECT_EQ(allocator.stats().live_bytes, 3 * kMiB);
+  allocator.release(large, 3 * kMiB);
+}
+
 TEST(Allocator, ThreadsGetBlocksOfTheirOwn) {
   Allocator allocator;
   std::vector<std::thread> threads;
