@@ -181,7 +181,14 @@ void Buffer::read_registered(int64_t offset, std::span<std::byte> to) const {
   if (!to.empty()) {
     work.queue().copy(to.data(), data_ + offset, static_cast<int64_t>(to.size()));
   }
-  work.finish().wait();
+  const Event end = work.finish();
+  end.settle();
+  // What the copy would say of a failure is said of the memory that has no result, whoever asks it next.
+  if (block_->uses != nullptr) {
+    const std::lock_guard lock(block_->uses->mutex);
+    block_->uses->write.wait();
+  }
+  end.wait();
 }
 
 void Buffer::write(int64_t offset, const Buffer& from, int64_t bytes) const {

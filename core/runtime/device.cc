@@ -31,7 +31,9 @@ std::shared_ptr<Device>& installed_device() {
 
 void Event::settle() const noexcept {
   try {
-    wait();
+    if (state_ != nullptr) {
+      state_->settle();
+    }
   } catch (...) {  // NOLINT(bugprone-empty-catch): told to whoever reads what the work was to make
   }
 }

@@ -26,6 +26,8 @@ class Event {
     virtual ~State() = default;
     virtual bool done() const = 0;
     virtual void wait() = 0;  // throws what stopped the work
+    // The same, asked by whoever needs no result: what stopped the work is left for those who do.
+    virtual void settle() { wait(); }
     // When it was done, in nanoseconds of the steady clock; 0: it is not, or nobody looked.
     virtual int64_t ended() const { return 0; }
   };

@@ -146,9 +146,8 @@ struct Recorded : Event::State {
     card().bind();
     const std::lock_guard lock(mutex);
     if (!is_waited) {
-      check_driver(driver().wait_event(event), "a kernel");
-      is_done = is_waited = true;
-      held.clear();
+      wait_for_driver();
+      is_waited = true;
       try {
         check_spoilt();
         check_report();
@@ -158,6 +157,13 @@ struct Recorded : Event::State {
     }
     if (error != nullptr) {
       std::rethrow_exception(error);
+    }
+  }
+  void settle() override {
+    if (capture == nullptr) {
+      card().bind();
+      const std::lock_guard lock(mutex);
+      wait_for_driver();
     }
   }
   int64_t ended() const override {
@@ -174,8 +180,15 @@ struct Recorded : Event::State {
   std::shared_ptr<Capture> capture;               // that it is part of; null: of none
   std::mutex mutex;
   mutable std::atomic<bool> is_done = false;
-  bool is_waited = false;
+  std::atomic<bool> is_waited = false;
   std::exception_ptr error;
+
+ private:
+  void wait_for_driver() {
+    check_driver(driver().wait_event(event), "a kernel");
+    is_done = true;
+    held.clear();
+  }
 };
 
 class Graph : public Captured {
@@ -200,6 +213,9 @@ class CudaQueue : public CapturingQueue {
     card().bind();
     give_joint();
     if (const auto* recorded = dynamic_cast<const Recorded*>(event.state())) {
+      if (needed && recorded->is_waited) {
+        event.wait();
+      }
       if (recorded->capture != nullptr) {
         capture_ = recorded->capture;
       } else if (captures() && !event.done()) {

@@ -238,7 +238,7 @@ class Tuner {
     if (!found) {
       const bool captured = is_captured(*trial.queue);
       if (!captured) {
-        trial.queue->record().wait();  // who holds the lock waits for no other rank
+        trial.queue->record().settle();  // who holds the lock waits for no other rank
       }
       const auto lock = lock_of(files, cache_folder());
       if (lock != nullptr) {

@@ -1,9 +1,12 @@
 // The back end on a card, where there is one: every operation, programs and a network's step against the reference.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "core/ir/fallback.h"
+#include "core/ops/build.h"
+#include "core/ops/elementwise.h"
 #include "core/ops/index.h"
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
@@ -33,6 +36,12 @@ class CudaDevice : public testing::Test {
             .allocator = std::make_shared<Allocator>(Allocator::kCacheLimit, host_device())};
   }
 };
+
+std::unique_ptr<Program> compiled(const Types& types,
+                                  const std::function<Tensors(std::span<const Tensor>)>& f) {
+  Tensors captures;
+  return compile(*trace_program(types, f, &captures));
+}
 
 // So that all texts are compiled together.
 void print_ahead(const Case& it) {
@@ -136,6 +145,37 @@ TEST_F(CudaDevice, AnIdOutsideIsAnErrorThatNamesIt) {
     EXPECT_STREQ(error.what(), "gather: id 7 at position 1 is outside of [0, 4)");
   }
   EXPECT_EQ(to_doubles(embedding(table, vector({1, 2}, Dtype::kI32))).size(), 6U);
+}
+
+// Not to whoever waits for the memory alone.
+TEST_F(CudaDevice, AnIdOutsideIsToldToWhoeverReadsTheResultWhenever) {
+  const Context context = on_card();
+  const ContextScope scope(context);
+  const Tensor table = filled({Dtype::kF32, {4, 3}}, 1);
+  const Tensor ids = vector({1, 7}, Dtype::kI32);
+  const auto rows = [](const Tensor& x, const Tensor& i) { return embedding(x, i); };
+  const auto is_told = testing::ThrowsMessage<Error>(testing::HasSubstr("id 7 at position 1"));
+  {
+    const Tensor of_program = jit(rows)(table, ids);  // which is gone
+    EXPECT_THAT([&] { to_doubles(of_program); }, is_told);
+    EXPECT_THAT([&] { to_doubles(of_program); }, is_told) << "the second time";
+    EXPECT_THAT([&] { to_doubles(of_program + of_program); }, is_told);
+  }
+  {
+    const Tensor kept = rows(table, ids);
+    rows(table, ids);  // whose memory goes round
+    context.allocator->trim();
+    EXPECT_THAT([&] { to_doubles(kept); }, is_told);
+  }
+  {
+    const auto program = compiled({table.type(), ids.type()}, [&](std::span<const Tensor> in) {
+      return Tensors{rows(in[0], in[1])};
+    });
+    const Tensors results = program->run({table, ids});
+    program->profile(nullptr);
+    EXPECT_THAT([&] { to_doubles(results[0]); }, is_told);
+  }
+  EXPECT_EQ(to_doubles(table).size(), 12U);
 }
 
 }  // namespace
