@@ -242,7 +242,10 @@ Submission::Submission(Device& device, Device::Use use) : queue_(device.queue(us
 
 Submission::~Submission() {
   if (lock_.owns_lock()) {
-    queue_.record().settle();
+    try {
+      queue_.record().settle();
+    } catch (...) {  // NOLINT(bugprone-empty-catch): what ended this says that the device failed
+    }
   }
 }
 

@@ -99,7 +99,8 @@ class Device {
   virtual int64_t memory_bytes() const { return 0; }
   // Whether its memory is the host's and nothing runs late there.
   virtual bool is_host() const { return false; }
-  // Memory aligned to 64 bytes. Throws Error when there is no more. What is released is not in use by any queue.
+  // Memory aligned to 64 bytes. Throws Error when there is no more. What is released is not in use by any queue; a device that
+  // has failed throws nothing there, where destructors come by.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* data, int64_t bytes) = 0;
   virtual Queue& queue(Use use) = 0;

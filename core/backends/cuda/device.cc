@@ -39,12 +39,15 @@ struct Card {
     check_driver(driver().wait_event(origin), "cuEventSynchronize");
     origin_time = nanoseconds_now();
   }
-  void bind() const {
+  void bind() const { check_driver(try_to_bind(), "cuCtxSetCurrent"); }
+  Driver::Result try_to_bind() const {
     thread_local const void* bound = nullptr;
-    if (bound != context) {
-      check_driver(driver().set_context(context), "cuCtxSetCurrent");
-      bound = context;
+    if (bound == context) {
+      return 0;
     }
+    const Driver::Result result = driver().set_context(context);
+    bound = result == 0 ? context : bound;
+    return result;
   }
 
   Driver::Handle context = nullptr;
@@ -196,8 +199,9 @@ class Graph : public Captured {
   Graph(Driver::Handle executable, std::shared_ptr<Capture> of)
       : executable(executable), capture_(std::move(of)) {}
   ~Graph() override {
-    card().bind();
-    driver().destroy_executable(executable);
+    if (card().try_to_bind() == 0) {
+      driver().destroy_executable(executable);
+    }
   }
   const Driver::Handle executable;
 
@@ -331,9 +335,11 @@ void* allocate_pinned(int64_t bytes) {
   return at;
 }
 
+// What a card that failed takes back no more goes with the process. Whoever asks it for anything else is told why.
 void release_pinned(void* data, int64_t) {
-  card().bind();
-  check_driver(driver().release_host(data), "cuMemFreeHost");
+  if (card().try_to_bind() == 0) {
+    driver().release_host(data);
+  }
 }
 
 // The host's memory, with what `card` does to it.
@@ -375,8 +381,9 @@ class CudaDevice : public DeviceWithHostMemory {
     return reinterpret_cast<void*>(at);
   }
   void release(void* data, int64_t) override {
-    card().bind();
-    check_driver(driver().release(address_of(data)), "cuMemFree");
+    if (card().try_to_bind() == 0) {
+      driver().release(address_of(data));
+    }
   }
   Queue& queue(Use use) override { return use == Use::kKernels ? kernels_ : copies_; }
   std::shared_ptr<Allocator> staging() override { return staging_; }

@@ -58,6 +58,36 @@ TEST(HostDevice, WorkHasEndedWhenItIsGiven) {
   EXPECT_FALSE(queue.calls_later());
 }
 
+// A device that fails while it is given work says so to everything from then on.
+class FailedDevice : public Device {
+ public:
+  std::string name() const override { return "failed"; }
+  void* allocate(int64_t) override { fail("it has failed"); }
+  void release(void*, int64_t) override {}
+  Queue& queue(Use) override { return queue_; }
+  std::shared_ptr<Allocator> staging() override { return host_device()->staging(); }
+
+ private:
+  struct FailedQueue : Queue {
+    void submit(std::function<void()>) override { fail("it has failed"); }
+    void wait(const Event&, bool) override { fail("it has failed"); }
+    Event record() override { fail("it has failed"); }
+    void copy(void*, const void*, int64_t, std::shared_ptr<const void>) override {}
+  };
+  FailedQueue queue_;
+};
+
+TEST(Submission, ToADeviceThatFailsIsAnError) {
+  FailedDevice device;
+  const auto give = [&] {
+    Submission work(device);
+    work.queue().submit([] {});
+    work.finish();
+  };
+  EXPECT_THAT(give, ThrowsMessage<Error>(HasSubstr("it has failed")));
+  EXPECT_THAT(give, ThrowsMessage<Error>(HasSubstr("it has failed"))) << "its lock is free";
+}
+
 TEST(DeferredDevice, NothingRunsBeforeSomebodyWaits) {
   const auto memory = memory_of(1);
   const Buffer x = Buffer::allocate(memory, 4);

@@ -1,9 +1,11 @@
 // The back end on a card, where there is one: every operation, programs and a network's step against the reference.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "core/backends/cuda/driver.h"
 #include "core/ir/fallback.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
@@ -176,6 +178,35 @@ TEST_F(CudaDevice, AnIdOutsideIsToldToWhoeverReadsTheResultWhenever) {
     EXPECT_THAT([&] { to_doubles(results[0]); }, is_told);
   }
   EXPECT_EQ(to_doubles(table).size(), 12U);
+}
+
+// What only a card does that is none (twin.cc).
+class CudaTwin : public CudaDevice {
+ protected:
+  void SetUp() override {
+    CudaDevice::SetUp();
+    void* const twin = dlopen(kDriverLibrary, RTLD_NOW | RTLD_LOCAL);
+    fail = twin == nullptr ? nullptr : reinterpret_cast<void (*)(int)>(dlsym(twin, "twin_fail"));
+    if (fail == nullptr) {
+      GTEST_SKIP() << "no twin of a card";
+    }
+  }
+
+  void (*fail)(int result) = nullptr;
+};
+
+TEST_F(CudaTwin, OfACardThatFailsEverybodyIsToldAndNothingEndsTheProcess) {
+  constexpr int kIllegalAddress = 700;
+  {
+    const Context context = on_card();
+    const ContextScope scope(context);
+    const Tensor x = filled({Dtype::kF32, {4}}, 1);
+    EXPECT_EQ(to_doubles(x + x)[0], 2);
+    fail(kIllegalAddress);
+    EXPECT_THAT([&] { x + x; }, testing::ThrowsMessage<Error>(testing::HasSubstr("700")));
+    EXPECT_THAT([&] { to_doubles(x); }, testing::ThrowsMessage<Error>(testing::HasSubstr("700")));
+  }
+  fail(0);
 }
 
 }  // namespace

@@ -45,6 +45,9 @@ struct Counts {
 };
 Counts counts;
 
+// What a card that failed says to everything from then on: as tests say.
+std::atomic<int> failure = 0;
+
 int cards() {
   const char* const said = std::getenv("MSTRAIN_TWIN_CARDS");
   return said == nullptr ? 1 : std::atoi(said);
@@ -192,6 +195,8 @@ constexpr int kOk = 0, kFailed = 1, kUnjoined = 904, kRefused = 15;
 
 extern "C" {
 
+void twin_fail(int result) { failure = result; }
+
 // The driver.
 int cuInit(unsigned) { return kOk; }
 int cuGetErrorName(int, const char** name) {
@@ -232,7 +237,7 @@ int cuDevicePrimaryCtxRetain(void** context, int) {
   *context = &it;
   return kOk;
 }
-int cuCtxSetCurrent(void*) { return kOk; }
+int cuCtxSetCurrent(void*) { return failure; }
 int cuMemAlloc_v2(unsigned long long* at, size_t bytes) {
   *at = reinterpret_cast<unsigned long long>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
   // What nobody wrote is no number.
@@ -241,8 +246,10 @@ int cuMemAlloc_v2(unsigned long long* at, size_t bytes) {
 }
 int cuMemFree_v2(unsigned long long at) {
   Stream::settle_all();
-  std::free(reinterpret_cast<void*>(at));
-  return kOk;
+  if (failure == kOk) {
+    std::free(reinterpret_cast<void*>(at));
+  }
+  return failure;
 }
 int cuMemHostAlloc(void** at, size_t bytes, unsigned) {
   *at = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -250,8 +257,10 @@ int cuMemHostAlloc(void** at, size_t bytes, unsigned) {
 }
 int cuMemFreeHost(void* at) {
   Stream::settle_all();
-  std::free(at);
-  return kOk;
+  if (failure == kOk) {
+    std::free(at);
+  }
+  return failure;
 }
 int cuMemGetInfo_v2(size_t* free, size_t* all) {
   *free = *all = size_t{1} << 34;
@@ -308,13 +317,18 @@ int cuEventDestroy_v2(void* event) {
   return kOk;
 }
 int cuEventRecord(void* event, void* stream) {
-  if (stream != nullptr) {
+  if (stream != nullptr && failure == kOk) {
     static_cast<Stream*>(stream)->record(*static_cast<Event*>(event));
   }
-  return kOk;
+  return failure;
 }
-int cuEventQuery(void* event) { return static_cast<Event*>(event)->query(); }
-int cuEventSynchronize(void* event) { return static_cast<Event*>(event)->wait(); }
+int cuEventQuery(void* event) {
+  return failure == kOk ? static_cast<Event*>(event)->query() : failure.load();
+}
+int cuEventSynchronize(void* event) {
+  const int result = static_cast<Event*>(event)->wait();
+  return failure == kOk ? result : failure.load();
+}
 int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
   *milliseconds = 1e-6F * static_cast<float>(static_cast<Event*>(end)->spent() -
                                              static_cast<Event*>(begin)->spent());
