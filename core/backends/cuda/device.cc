@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <deque>
 #include <iterator>
 
@@ -34,10 +35,8 @@ struct Card {
     void* at = nullptr;
     check_driver(driver().allocate_host(&at, sizeof(Report), kPortable), "cuMemHostAlloc");
     report = new (at) Report();
-    check_driver(driver().create_event(&origin, 0), "cuEventCreate");
-    check_driver(driver().record_event(origin, nullptr), "cuEventRecord");
-    check_driver(driver().wait_event(origin), "cuEventSynchronize");
-    origin_time = nanoseconds_now();
+    check_driver(driver().create_event(&origin_, 0), "cuEventCreate");
+    move_origin();
   }
   void bind() const { check_driver(try_to_bind(), "cuCtxSetCurrent"); }
   Driver::Result try_to_bind() const {
@@ -49,11 +48,34 @@ struct Card {
     bound = result == 0 ? context : bound;
     return result;
   }
+  // When it was done, in nanoseconds of the steady clock; 0: it is not.
+  int64_t time_of(Driver::Handle event) {
+    const std::lock_guard lock(mutex_);
+    float after = 0;
+    Driver::Result result = driver().time_between(&after, origin_, event);
+    if (result == 0 && std::abs(after) > kFarthest) {
+      move_origin();
+      result = driver().time_between(&after, origin_, event);
+    }
+    return result != 0 ? 0 : origin_time_ + static_cast<int64_t>(double{after} * 1e6);
+  }
 
   Driver::Handle context = nullptr;
   Report* report = nullptr;
-  Driver::Handle origin = nullptr;  // an event whose time is known
-  int64_t origin_time = 0;
+
+ private:
+  // Milliseconds whose 24 bits are as fine as the driver's clock.
+  static constexpr float kFarthest = 4096;
+
+  void move_origin() {
+    check_driver(driver().record_event(origin_, nullptr), "cuEventRecord");
+    check_driver(driver().wait_event(origin_), "cuEventSynchronize");
+    origin_time_ = nanoseconds_now();
+  }
+
+  std::mutex mutex_;
+  Driver::Handle origin_ = nullptr;  // an event whose time is known
+  int64_t origin_time_ = 0;
 };
 
 // Never destroyed: threads and buffers of any age may ask for it, and the driver ends with the process.
@@ -170,12 +192,8 @@ struct Recorded : Event::State {
     }
   }
   int64_t ended() const override {
-    float milliseconds = 0;
     card().bind();
-    if (!done() || driver().time_between(&milliseconds, card().origin, event) != 0) {
-      return 0;
-    }
-    return card().origin_time + static_cast<int64_t>(double{milliseconds} * 1e6);
+    return done() ? card().time_of(event) : 0;
   }
 
   Driver::Handle event, stream;

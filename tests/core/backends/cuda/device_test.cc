@@ -10,6 +10,7 @@
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/index.h"
+#include "core/ops/matmul.h"
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
 #include "core/tensor/jit.h"
@@ -190,9 +191,11 @@ class CudaTwin : public CudaDevice {
     if (fail == nullptr) {
       GTEST_SKIP() << "no twin of a card";
     }
+    pass = reinterpret_cast<void (*)(int64_t)>(dlsym(twin, "twin_pass"));
   }
 
   void (*fail)(int result) = nullptr;
+  void (*pass)(int64_t nanoseconds) = nullptr;
 };
 
 TEST_F(CudaTwin, OfACardThatFailsEverybodyIsToldAndNothingEndsTheProcess) {
@@ -207,6 +210,26 @@ TEST_F(CudaTwin, OfACardThatFailsEverybodyIsToldAndNothingEndsTheProcess) {
     EXPECT_THAT([&] { to_doubles(x); }, testing::ThrowsMessage<Error>(testing::HasSubstr("700")));
   }
   fail(0);
+}
+
+// Times between events have 24 bits.
+TEST_F(CudaTwin, TimesOfKernelsAreFineHoursAfterTheCardWasOpened) {
+  const Context context = on_card();
+  const ContextScope scope(context);
+  const Tensor x = filled({Dtype::kF32, {16, 16}}, 1);
+  const auto program = compiled(
+      {x.type()}, [](std::span<const Tensor> in) { return Tensors{matmul(in[0], in[0])}; });
+  program->run({x});
+  std::vector<KernelTime> times;
+  program->profile(&times);
+  pass(int64_t{10} * 3600 * 1'000'000'000);
+  program->run({x});
+  program->profile(nullptr);
+  pass(0);
+  ASSERT_EQ(times.size(), 1U);
+  // Of the algorithm that the twin has.
+  EXPECT_THAT(static_cast<double>(times[0].end - times[0].begin),
+              testing::AnyOf(testing::DoubleNear(1e6, 1e3), testing::DoubleNear(5e5, 1e3)));
 }
 
 }  // namespace

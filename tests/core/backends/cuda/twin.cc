@@ -45,8 +45,9 @@ struct Counts {
 };
 Counts counts;
 
-// What a card that failed says to everything from then on: as tests say.
+// What a card that failed says to everything from then on, and for how long its clock has run: as tests say.
 std::atomic<int> failure = 0;
+std::atomic<int64_t> passed = 0;
 
 int cards() {
   const char* const said = std::getenv("MSTRAIN_TWIN_CARDS");
@@ -196,6 +197,7 @@ constexpr int kOk = 0, kFailed = 1, kUnjoined = 904, kRefused = 15;
 extern "C" {
 
 void twin_fail(int result) { failure = result; }
+void twin_pass(int64_t nanoseconds) { passed = nanoseconds; }
 
 // The driver.
 int cuInit(unsigned) { return kOk; }
@@ -317,6 +319,7 @@ int cuEventDestroy_v2(void* event) {
   return kOk;
 }
 int cuEventRecord(void* event, void* stream) {
+  static_cast<Event*>(event)->set_passed(passed);
   if (stream != nullptr && failure == kOk) {
     static_cast<Stream*>(stream)->record(*static_cast<Event*>(event));
   }

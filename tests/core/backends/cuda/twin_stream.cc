@@ -64,7 +64,7 @@ int Event::wait() {
 
 int64_t Event::spent() {
   const std::lock_guard lock(mutex_);
-  return spent_;
+  return passed_ + spent_;
 }
 
 void Event::ended(int64_t recorded, int result, int64_t spent) {

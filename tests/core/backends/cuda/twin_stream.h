@@ -39,8 +39,9 @@ class Event {
  public:
   int query();
   int wait();
-  // What its stream had spent before it, in nanoseconds.
+  // What its stream had spent before it, in nanoseconds, and what had passed before that.
   int64_t spent();
+  void set_passed(int64_t nanoseconds) { passed_ = nanoseconds; }
 
  private:
   friend class Stream;
@@ -55,6 +56,7 @@ class Event {
   std::set<int64_t> under_way_;  // of these; streams may end them in another order
   int result_ = 0;               // of what failed before
   int64_t spent_ = 0;
+  std::atomic<int64_t> passed_ = 0;
 };
 
 // Lives as long as the process.
