@@ -1,6 +1,7 @@
 #include "core/compile/partition.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/compile/partition_pieces.h"
 #include "core/compile/passes.h"
@@ -8,6 +9,7 @@
 #include "core/compile/rewrite.h"
 #include "core/ops/build.h"
 #include "core/ops/dot_general.h"
+#include "core/ops/layouts.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -135,8 +137,17 @@ class Partitioner {
             "{}: its layout rule gives {} where {} of {} is {}, at {}", node.op->name,
             to_string(results[i].type()), to_string(way.outputs[i]), to_string(node.outputs[i]),
             to_string(expected), to_string(node.where));
+      results[i] = finitely_filled(results[i], node.outputs[i], way.outputs[i]);
     }
     return results;
+  }
+
+  // Rules ask that of each other (Way::uneven), and cannot tell an infinity of another number.
+  Tensor finitely_filled(const Tensor& part, const TensorType& whole, const Placement& as) const {
+    const std::optional<double> number = as.sharded() ? constant_value(part) : std::nullopt;
+    return number && !std::isfinite(*number)
+               ? layout::without_filling(part, as.dim, whole.shape[as.dim], axis_)
+               : part;
   }
 
   Helds held(const Node& node, const Way& way, const Tensors& parts, const Helds& operands) const {
@@ -192,7 +203,7 @@ class Partitioner {
     const TensorType part = part_of(value.whole, to, axis_.size);
     if (!value.placement.partial()) {
       if (const auto number = constant_value(value.part)) {
-        return filled(part, *number);
+        return finitely_filled(filled(part, *number), value.whole, to);
       }
     }
     if (value.made_by == nullptr || !to.sharded()) {

@@ -1,6 +1,7 @@
 #include "core/ops/layouts.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/ops/build.h"
 #include "core/ops/collective.h"
@@ -21,6 +22,18 @@ std::vector<Way> leading_dims(const LayoutRequest& request, int kept) {
     std::fill(ways.back().outputs.begin(), ways.back().outputs.end(), sharded(dim));
   }
   return ways;
+}
+
+// Whether finite numbers, as those that fill up parts are, may give some that are not: logarithms, quotients, exponentials.
+bool leaves_finite(const ElementwiseOp& row) {
+  constexpr double kTried[] = {-1e4, -3, -1, -0.5, 0, 0.5, 1, 3, 1e4};
+  const bool computes = row.kind == ElementwiseOp::Kind::kNumbers && row.evaluate != nullptr;
+  return computes && std::ranges::any_of(kTried, [&](double x) {
+           return std::ranges::any_of(kTried, [&](double y) {
+             const double operands[] = {x, y, y};
+             return !std::isfinite(row.evaluate(operands));
+           });
+         });
 }
 
 }  // namespace
@@ -78,6 +91,18 @@ std::vector<Way> alike(const LayoutRequest& request) {
 std::vector<Way> elementwise(const LayoutRequest& request) {
   std::vector<Way> ways = alike(request);
   const ElementwiseOp& row = *elementwise_op(request.op);
+  for (Way& way : ways) {
+    const int dim = way.outputs[0].dim;
+    const int64_t whole = request.outputs[0].shape[dim];
+    if (whole % request.axis.size != 0 && is_floating(request.outputs[0].dtype) &&
+        leaves_finite(row)) {
+      way.program = [dim, whole, attrs = request.attrs, &op = request.op](
+                        std::span<const Tensor> parts, const MeshAxis& axis) -> Tensors {
+        const Tensors made = apply(op, parts, attrs, SourceLocation::current());
+        return {without_filling(made[0], dim, whole, axis)};
+      };
+    }
+  }
   // Integers are rounded when they are divided, and when they are made.
   const bool exact =
       (is_floating(request.inputs[0].dtype) && is_floating(request.outputs[0].dtype)) ||
