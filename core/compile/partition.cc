@@ -41,7 +41,14 @@ class Partitioner {
       given.push_back(std::make_shared<Held>(
           Held{whole, placement, trace.input(part), i < weights.size() && weights[i]}));
     }
-    const Helds results = walk(graph, given, outputs);
+    Helds results = walk(graph, given, outputs);
+    // A sum that one output wants made is terms no more, which another may want of it.
+    for (size_t i = 0; i < std::min(results.size(), outputs.size()); ++i) {
+      if (outputs[i] && ways_.cost_of(*results[i], *outputs[i]) == kNever) {
+        results = walk(graph, given, {});
+        break;
+      }
+    }
     Tensors parts;
     std::vector<Placement> placements;
     for (size_t i = 0; i < results.size(); ++i) {

@@ -196,6 +196,24 @@ TEST(Partition, KeepsTermsOfASumInTheCarryOfALoop) {
   EXPECT_EQ(last.op->name, "all_reduce");
 }
 
+// Along the carry that is replicated its sum is made, which the other could be terms of.
+TEST(Partition, GivesOneValueToCarriesOfTwoLayouts) {
+  const Types types{{Dtype::kF32, {3, 8}}, {Dtype::kF32, {8, 4}}, {Dtype::kF32, {3, 4}}};
+  for (const bool is_one : {true, false}) {
+    const GraphPtr graph = traced(types, [&](std::span<const Tensor> in) -> Tensors {
+      const auto f = [&](const Tensors& c, const std::tuple<>&) {
+        const Tensor next = (c[0] + dot_general(in[0], in[1], {"bc", "cf", "bf"})) * 0.5;
+        return std::pair(Tensors{next, is_one ? next : next * 1.5}, std::tuple<>());
+      };
+      const Tensors from{zeros({Dtype::kF32, {3, 4}}), in[2]};
+      return scan(f, from, std::tuple<>(), {.length = 3}).first;
+    });
+    const PartitionOptions options{.inputs = {kColumns, kRows, kWhole},
+                                   .outputs = {kWhole, kWhole}};
+    EXPECT_NO_THROW(partition(*graph, kTwoRanks, options)) << is_one;
+  }
+}
+
 TEST(Partition, DrawsOnlyItsPartOfWhatIsDropped) {
   const Types types{{Dtype::kF32, {4, 6}}, {Dtype::kU32, {2}}};
   const GraphPtr graph = traced(
