@@ -39,6 +39,16 @@ void write_step(const Environments& envs, std::string& message) {
 // Flags of an environment.
 int64_t legal_of(const EnvSpec& spec) { return spec.masks ? spec.agents * spec.action.n : 0; }
 
+// Where a step fails, messages on their way are read from and written to memory that goes with whoever called it.
+struct SettleOnExit {
+  const std::vector<Event>& events;
+  ~SettleOnExit() {
+    for (const Event& event : events) {
+      event.settle();
+    }
+  }
+};
+
 }  // namespace
 
 int64_t step_message_bytes(const EnvSpec& spec, int64_t n) {
@@ -84,6 +94,7 @@ void JointEnvs::draw_noise(bool normal, int64_t width, std::span<float> out, int
 void JointEnvs::step(std::span<const float> actions) {
   const size_t width = actions.size() / rewards_.size() * count(spec_.agents);
   std::vector<Event> events;
+  const SettleOnExit settled{events};
   for (int rank = 1; rank < ranks_.size(); ++rank) {
     events.push_back(
         ranks_.send(elements(actions.subspan(count(first(rank)) * width, count(each_) * width)),
