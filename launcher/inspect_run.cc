@@ -6,6 +6,7 @@
 
 #include "core/base/config.h"
 #include "core/base/json.h"
+#include "core/base/written_yaml.h"
 #include "core/io/folder.h"
 #include "core/train/checkpoint.h"
 #include "core/train/metrics.h"
@@ -141,8 +142,7 @@ void print_run(FileSystem& files, const std::string& path, std::FILE* out) {
   }
   if (const std::string config = join_path(path, kConfigFile); files.exists(config)) {
     fmt::print(out, "  configuration\n");
-    for (const auto& [key, value] :
-         flatten_config(parse_yaml(files.read(config, kMostBytes), config))) {
+    for (const auto& [key, value] : flatten_config(read_written_yaml(files, config))) {
       fmt::print(out, "    {}: {}\n", key, value);
     }
   }

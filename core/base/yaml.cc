@@ -12,18 +12,24 @@
 #include "core/base/error.h"
 #include "core/base/files.h"
 #include "core/base/missing_file.h"
+#include "core/base/written_yaml.h"
 #include "core/base/yaml_mistake.h"
 
 namespace mstrain {
 namespace {
 
-constexpr size_t kMaxBytes = 1 << 20;
-constexpr size_t kMaxNodes = 20'000;
+struct Limits {
+  size_t bytes, nodes;
+};
+constexpr Limits kOfPeople{1 << 20, 20'000};
+constexpr Limits kOfToYaml{64 << 20, 400'000};
 constexpr size_t kMaxDepth = 64;
 
 class YamlTreeBuilder final : public YAML::EventHandler {
  public:
-  explicit YamlTreeBuilder(const std::string& file) : file_(file) { root_.file = file; }
+  YamlTreeBuilder(const std::string& file, const Limits& limits) : file_(file), limits_(limits) {
+    root_.file = file;
+  }
 
   YamlNode take() { return std::move(root_); }
 
@@ -41,6 +47,10 @@ class YamlTreeBuilder final : public YAML::EventHandler {
     }
     count_ += found->second.size.nodes;
     check_count(here);
+    copied_ += found->second.size.bytes;
+    if (copied_ > limits_.bytes) {
+      reject(here, fmt::format("aliases stand for more than {} bytes", limits_.bytes));
+    }
     check_depth(here, found->second.size.depth);
     close(found->second.node, 0);
   }
@@ -73,6 +83,7 @@ class YamlTreeBuilder final : public YAML::EventHandler {
   struct Size {
     size_t nodes = 1;
     size_t depth = 0;  // of lists and maps in each other
+    size_t bytes = 0;  // of keys and scalars
   };
   struct Anchored {
     YamlNode node;
@@ -83,8 +94,8 @@ class YamlTreeBuilder final : public YAML::EventHandler {
     throw ConfigError(fmt::format("{}: {}", at.where(), message));
   }
   void check_count(const YamlNode& at) const {
-    if (count_ > kMaxNodes) {
-      reject(at, fmt::format("more than {} values", kMaxNodes));
+    if (count_ > limits_.nodes) {
+      reject(at, fmt::format("more than {} values", limits_.nodes));
     }
   }
 
@@ -181,11 +192,14 @@ class YamlTreeBuilder final : public YAML::EventHandler {
   }
 
   static Size size_of(const YamlNode& node) {
-    Size size{1, node.is_map() || node.is_sequence() ? size_t{1} : size_t{0}};
+    Size size{.nodes = 1,
+              .depth = node.is_map() || node.is_sequence() ? size_t{1} : size_t{0},
+              .bytes = node.key.size() + node.text.size()};
     for (const YamlNode& child : node.children) {
       const Size inner = size_of(child);
       size.nodes += inner.nodes;
       size.depth = std::max(size.depth, inner.depth + 1);
+      size.bytes += inner.bytes;
     }
     return size;
   }
@@ -193,10 +207,12 @@ class YamlTreeBuilder final : public YAML::EventHandler {
   static constexpr const char* kMergeKey = "<<";
 
   const std::string& file_;
+  const Limits& limits_;
   std::vector<Level> levels_;
   std::map<YAML::anchor_t, Anchored> anchored_;
   YamlNode root_;
   size_t count_ = 0;
+  size_t copied_ = 0;
 };
 
 // Refuses every document after the first.
@@ -235,17 +251,15 @@ std::string explained(const std::string& said) {
   return said;
 }
 
-}  // namespace
-
-YamlNode parse_yaml(std::string_view text, const std::string& file) {
-  if (text.size() > kMaxBytes) {
-    throw ConfigError(fmt::format("{}: larger than {} bytes", file, kMaxBytes));
+YamlNode parse(std::string_view text, const std::string& file, const Limits& limits) {
+  if (text.size() > limits.bytes) {
+    throw ConfigError(fmt::format("{}: larger than {} bytes", file, limits.bytes));
   }
   if (text.find('\0') != std::string_view::npos) {
     throw ConfigError(fmt::format("{}: holds a zero byte; is it a text file?", file));
   }
   std::istringstream stream{std::string(text)};
-  YamlTreeBuilder builder(file);
+  YamlTreeBuilder builder(file, limits);
   try {
     YAML::Parser parser(stream);
     parser.HandleNextDocument(builder);
@@ -262,9 +276,19 @@ YamlNode parse_yaml(std::string_view text, const std::string& file) {
   return builder.take();
 }
 
+}  // namespace
+
+YamlNode parse_yaml(std::string_view text, const std::string& file) {
+  return parse(text, file, kOfPeople);
+}
+
+YamlNode read_written_yaml(FileSystem& files, const std::string& path) {
+  return parse(files.read(path, kOfToYaml.bytes), path, kOfToYaml);
+}
+
 YamlNode load_yaml(const std::string& path) {
   check_exists(real_files(), path);
-  return parse_yaml(real_files().read(path, kMaxBytes), path);
+  return parse_yaml(real_files().read(path, kOfPeople.bytes), path);
 }
 
 }  // namespace mstrain

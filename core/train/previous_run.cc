@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/written_yaml.h"
 #include "core/train/metrics_file.h"
 #include "core/train/run_directory.h"
 #include "core/train/run_record.h"
@@ -48,7 +49,7 @@ void lay_over(FileSystem& files, const std::string& checkpoint, YamlNode& writte
   if (!files.exists(path)) {
     return;
   }
-  for (const YamlNode& section : parse_yaml(files.read(path, kMostBytes), path).children) {
+  for (const YamlNode& section : read_written_yaml(files, path).children) {
     YamlNode* const into = written.find(section.key);
     if (into == nullptr) {
       written.add(section.key, section);
@@ -140,7 +141,7 @@ std::optional<YamlNode> previous_config(FileSystem& files, const std::string& di
   if (!files.exists(path)) {
     return std::nullopt;
   }
-  YamlNode written = parse_yaml(files.read(path, 1 << 20), path);
+  YamlNode written = read_written_yaml(files, path);
   if (!checkpoint.empty()) {
     lay_over(files, checkpoint, written);
   }

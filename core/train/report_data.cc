@@ -7,6 +7,7 @@
 #include "core/base/config.h"
 #include "core/base/error.h"
 #include "core/base/missing_file.h"
+#include "core/base/written_yaml.h"
 #include "core/train/find_lr.h"
 #include "core/train/layer_log.h"
 #include "core/train/lineage.h"
@@ -112,7 +113,7 @@ OrderedJson evaluation_data(const Rows& evaluations) {
 OrderedJson config_data(FileSystem& files, const std::string& path) {
   OrderedJson out = OrderedJson::array();
   if (files.exists(path)) {
-    for (auto& [key, value] : flatten_config(parse_yaml(files.read(path, kMostBytes), path))) {
+    for (auto& [key, value] : flatten_config(read_written_yaml(files, path))) {
       out.push_back({key, value});
     }
   }
@@ -128,7 +129,7 @@ OrderedJson origin_data(FileSystem& files, const OrderedJson& run, const std::st
   if (!files.exists(config_path)) {
     return nullptr;
   }
-  const YamlNode config = parse_yaml(files.read(config_path, kMostBytes), config_path);
+  const YamlNode config = read_written_yaml(files, config_path);
   const YamlNode* from = find_config(config, "model.init.from");
   if (from == nullptr || !from->is_scalar()) {
     return nullptr;

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/written_yaml.h"
 #include "core/comm/communicator.h"
 #include "core/train/metrics_file.h"
 #include "core/train/previous_run.h"
@@ -81,8 +82,7 @@ void Sweep::check_same(bool restart) const {
     return;
   }
   std::string changed;
-  for (const KeyChange& change :
-       changed_keys(parse_yaml(files_.read(path, kMostBytes), path), resolved_)) {
+  for (const KeyChange& change : changed_keys(read_written_yaml(files_, path), resolved_)) {
     // More draws are more runs; the first ones stay what they were.
     const bool may = change.key == "sweep.runs" ? sweep_.method == SweepMethod::kRandom
                                                 : !change.key.starts_with("sweep.") &&

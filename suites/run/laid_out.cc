@@ -2,6 +2,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/written_yaml.h"
 #include "core/forecast/here.h"
 #include "core/train/rank_talk.h"
 #include "suites/run/planning.h"
@@ -9,7 +10,6 @@
 namespace mstrain {
 namespace {
 
-constexpr uint64_t kLargestConfig = 1 << 20;
 // What a run that goes on keeps under any layout.
 constexpr std::string_view kKept = "memory.recompute";
 
@@ -21,7 +21,7 @@ Overrides layout_so_far(FileSystem& files, const TrainConfig& config, int64_t ra
   if (!files.exists(path)) {
     return {};
   }
-  const YamlNode before = parse_yaml(files.read(path, kLargestConfig), path);
+  const YamlNode before = read_written_yaml(files, path);
   const TrainConfig then = read_run(before)->train;
   Overrides out;
   for (const std::string& each : RunLayout().keys()) {

@@ -12,6 +12,7 @@
 #include "core/base/log.h"
 #include "core/base/missing_file.h"
 #include "core/base/paths.h"
+#include "core/base/written_yaml.h"
 #include "core/io/folder.h"
 #include "core/train/checkpoint.h"
 #include "core/train/run_directory.h"
@@ -124,12 +125,11 @@ std::shared_ptr<const Network> described(const ModelEntry& entry, const Json& co
 
 // A checkpoint of an agent has weights, but is no model of this kind.
 void refuse_agent(FileSystem& files, const std::string& folder) {
-  constexpr uint64_t kLargest = 1 << 20;
   const std::string run = join_path(parent_path(parent_path(folder)), kConfigFile);
   if (!files.exists(run)) {
     return;
   }
-  if (const RunKind* const kind = run_kind_of(parse_yaml(files.read(run, kLargest), run))) {
+  if (const RunKind* const kind = run_kind_of(read_written_yaml(files, run))) {
     throw ConfigError(
         fmt::format("{}: is a checkpoint of an agent ({}: `{}` in {}), which mstrain play shows",
                     folder, kind->type, kind->section, run));

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/written_yaml.h"
 #include "core/data/corpus_sources.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/index.h"
@@ -94,7 +95,7 @@ WrittenRun run_of_checkpoint(const StoredModel& model) {
         "is there to be served, does not: name the run or a checkpoint of it",
         model.folder, kConfigFile));
   }
-  WrittenRun out{nullptr, load_config(config)};
+  WrittenRun out{nullptr, read_written_yaml(real_files(), config)};
   set_config(out.tree, "run.output_dir", YamlNode::string(home.string()));
   std::unique_ptr<ModelRun> read = read_run(out.tree);
   if (dynamic_cast<RecommenderRun*>(read.get()) == nullptr) {

@@ -1,6 +1,7 @@
 #include "suites/reinforcement/alphazero/agent.h"
 
 #include "core/base/error.h"
+#include "core/base/written_yaml.h"
 #include "core/io/safetensors.h"
 #include "core/tensor/params_file.h"
 #include "core/train/checkpoint.h"
@@ -53,7 +54,7 @@ std::unique_ptr<Agent> load_agent(FileSystem& files, const std::string& path, in
         fmt::format("{}: is no checkpoint of AlphaZero: it has no {}", folder, kAgentFile));
   }
   AgentConfig config;
-  read_config(parse_yaml(files.read(description, 1 << 20), description), config);
+  read_config(read_written_yaml(files, description), config);
   const BoardGame game(config.game, description + ": game");
   Params params;
   std::vector<StoredTensor> stored;

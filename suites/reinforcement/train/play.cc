@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
+#include "core/base/written_yaml.h"
 #include "core/io/atomic_file.h"
 #include "core/io/images/gif.h"
 #include "core/train/checkpoint.h"
@@ -81,7 +82,7 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop)
   FileSystem& files = real_files();
   const std::string folder = find_checkpoint(files, required(checkpoint, "--checkpoint DIR"));
   const std::string description = join_path(folder, kPlayedFile);
-  YamlNode tree = parse_yaml(files.read(description, 1 << 20), description);
+  YamlNode tree = read_written_yaml(files, description);
   if (simulations) {
     apply_overrides(tree, std::vector{fmt::format("algorithm.simulations={}", *simulations)});
   }

@@ -176,6 +176,11 @@ TEST(Yaml, BombsAreRefused) {
     many += "1,";
   }
   EXPECT_THAT(yaml_error(many + "]"), HasSubstr("more than"));
+  std::string copies = "a: &a " + std::string(1000, 'x') + "\nb: [";
+  for (int i = 0; i < 2000; ++i) {
+    copies += "*a,";
+  }
+  EXPECT_THAT(yaml_error(copies + "]"), HasSubstr("aliases stand for more than 1048576 bytes"));
 }
 
 TEST(Yaml, PrinterIsReadable) {

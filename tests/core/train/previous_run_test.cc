@@ -167,6 +167,15 @@ TEST_F(Session, AChangeOfDataThatNoCheckpointHasSeenIsStillOne) {
   EXPECT_THAT(back.run(22), ElementsAre(160, 168));  // nothing has come of it
 }
 
+TEST_F(Session, AConfigurationAsLongAsAFileMayBeIsReadBack) {
+  TrainConfig config = small_config(folder_ / "run");
+  config.eval.prompts.assign(19'900, std::string(50, '"'));  // longer where they are written
+  run_small(config);
+  EXPECT_GT(real_files().read(folder_ / "run/config.yaml").size(), 1U << 20);
+  config.schedule.total_steps = 25;
+  EXPECT_EQ(run_small(config).step, 25);
+}
+
 TEST_F(Session, ARestartBeginsAnewAndLeavesOtherFilesAlone) {
   TrainConfig config = small_config(folder_ / "run");
   run_small(config);
