@@ -112,9 +112,8 @@ std::string print_progress(const ProgressState& progress) {
   if (!progress.outside.empty()) {
     json["outside"] = progress.outside;
   }
-  if (progress.frozen) {
-    json["frozen"] = {{"checkpoint", progress.frozen->checkpoint},
-                      {"manifest", progress.frozen->manifest}};
+  for (const auto& [key, origin] : progress.frozen) {
+    json["frozen"][key] = {{"checkpoint", origin.checkpoint}, {"manifest", origin.manifest}};
   }
   return json.dump(2) + "\n";
 }
@@ -163,9 +162,18 @@ ProgressState parse_progress(std::string_view text, const std::string& name) {
     }
   }
   if (json.contains("frozen")) {
+    const auto origin = [&](const Json& json) {
+      return FrozenOrigin{.checkpoint = member<std::string>(json, "checkpoint", name),
+                          .manifest = member<std::string>(json, "manifest", name)};
+    };
     const Json& frozen = section("frozen");
-    out.frozen = {.checkpoint = member<std::string>(frozen, "checkpoint", name),
-                  .manifest = member<std::string>(frozen, "manifest", name)};
+    if (frozen.contains("checkpoint")) {  // of earlier versions
+      out.frozen[kInitFromKey] = origin(frozen);
+    } else {
+      for (const auto& [key, json] : frozen.items()) {
+        out.frozen[key] = origin(json);
+      }
+    }
   }
   return out;
 }

@@ -10,6 +10,7 @@
 // on request. One writer per run directory, guarded by a lock.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,12 +27,15 @@ inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 inline constexpr const char* kStateFile = "state.json";
 
-// The model whose weights a run holds that no step changes: model.init.from may come to mean another while the run stands.
+// A model whose weights a run holds that no step changes: the key that names it may come to mean another while the run stands.
 struct FrozenOrigin {
   std::string
-      checkpoint;  // below model.init.from: "checkpoints/step-00000100"; empty: that folder itself
+      checkpoint;  // below what the key says: "checkpoints/step-00000100"; empty: that folder itself
   std::string manifest;  // SHA-256 of its MANIFEST.json; empty where it has none
 };
+// By the key: "model.init.from", "objective.grpo.rewards[0].path".
+using FrozenOrigins = std::map<std::string, FrozenOrigin>;
+inline constexpr const char* kInitFromKey = "model.init.from";
 
 // What a run is besides its tensors.
 struct ProgressState {
@@ -45,9 +49,9 @@ struct ProgressState {
   Json schedule;              // LearningRate::state()
   Json guard = nullptr;       // StepGuard::state(), where steps may be skipped
   Json loss_scale = nullptr;  // {scale, taken} (core/optim/loss_scale.h), where it is dynamic
-  Json callbacks = Json::object();                    // Callback::state() by name
-  Json outside = Json::object();                      // what OutsideState::prepare() said, by name
-  std::optional<FrozenOrigin> frozen = std::nullopt;  // where it has such weights
+  Json callbacks = Json::object();  // Callback::state() by name
+  Json outside = Json::object();    // what OutsideState::prepare() said, by name
+  FrozenOrigins frozen = {};
 };
 
 struct CheckpointContents {

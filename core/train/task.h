@@ -80,9 +80,9 @@ struct TrainTask {
   // What sums() needs besides and no step changes: without gradients and optimizer state, and in no checkpoint. They are
   // kept in the types that they have here.
   std::vector<ParamSpec> frozen;
-  std::function<Params()> frozen_weights;     // read or made when a run begins or goes on
-  std::optional<FrozenOrigin> frozen_origin;  // of what is read
-  std::optional<int64_t> frozen_numbers;      // how many they are, where some are in codes
+  std::function<Params()> frozen_weights;  // read or made when a run begins or goes on
+  std::optional<int64_t> frozen_numbers;   // how many they are, where some are in codes
+  FrozenOrigins frozen_origins;            // of what is read, and of other models that the run asks
 
   // Types of the tensors of a batch of `rows` samples; the first dim of each is `rows`.
   std::function<Types(int64_t rows)> batch_types;

@@ -68,7 +68,7 @@ void Trainer::start(uint64_t seed, int64_t micro) {
   progress_.seed = seed;
   progress_.micro_batch = micro;
   progress_.data = data_.identity;
-  progress_.frozen = task_.frozen_origin;
+  progress_.frozen = task_.frozen_origins;
   state_ = {};
   state_ = program_.first_state(
       task_.initial != nullptr ? task_.initial() : init_params(program_.stage_parameters(), seed));
@@ -96,14 +96,14 @@ void Trainer::restore(FileSystem& files, const std::string& folder, int64_t micr
         folder);
   }
   progress_.data = data_.identity;
-  if (progress_.frozen && task_.frozen_origin &&
-      progress_.frozen->manifest != task_.frozen_origin->manifest) {
-    fail(
-        "{}: goes on upon weights that stay as they are, and {} of model.init.from holds others "
-        "now; bring those back or choose another run.output_dir",
-        folder, progress_.frozen->checkpoint.empty() ? "the folder" : progress_.frozen->checkpoint);
+  for (const auto& [key, origin] : progress_.frozen) {
+    const auto now = task_.frozen_origins.find(key);
+    check(now == task_.frozen_origins.end() || now->second.manifest == origin.manifest,
+          "{}: goes on upon weights that stay as they are, and {} of {} holds others now; bring "
+          "those back or choose another run.output_dir",
+          folder, origin.checkpoint.empty() ? "the folder" : origin.checkpoint, key);
   }
-  progress_.frozen = task_.frozen_origin;
+  progress_.frozen = task_.frozen_origins;
   if (data == Data::kAnew) {
     progress_.samples = 0;
   }

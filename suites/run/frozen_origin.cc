@@ -11,9 +11,9 @@ namespace mstrain {
 namespace {
 
 // What the run so far stands upon. A checkpoint that does not read is set aside by the session.
-std::optional<FrozenOrigin> frozen_so_far(const RunRequest& request, const ModelRun& run) {
+FrozenOrigins frozen_so_far(const RunRequest& request, const ModelRun& run) {
   if (request.start.restart || run.train.run.mode != RunMode::kTrain) {
-    return std::nullopt;
+    return {};
   }
   const std::string checkpoints = join_path(run.train.run.directory(), "checkpoints");
   std::vector<int64_t> steps = list_checkpoints(request.files, checkpoints);
@@ -25,31 +25,53 @@ std::optional<FrozenOrigin> frozen_so_far(const RunRequest& request, const Model
       continue;
     }
   }
-  return std::nullopt;
+  return {};
+}
+
+// The value at a key as ModelRun::models_besides() gives them; null where there is none.
+YamlNode* value_at(YamlNode& tree, std::string_view key) {
+  YamlNode* at = &tree;
+  while (at != nullptr && !key.empty()) {
+    const size_t length = std::min(key.find_first_of(".[]"), key.size());
+    const std::string_view name = key.substr(0, length);
+    if (at->is_sequence()) {
+      const auto index = std::stoul(std::string(name));
+      at = index < at->children.size() ? &at->children[index] : nullptr;
+    } else if (!name.empty()) {
+      at = at->find(name);
+    }
+    key.remove_prefix(std::min(length + 1, key.size()));
+  }
+  return at;
 }
 
 }  // namespace
 
-YamlNode with_frozen_origin(const RunRequest& request, const ModelRun& run) {
+YamlNode with_frozen_origins(const RunRequest& request, const ModelRun& run) {
   YamlNode tree = request.tree;
-  const std::optional<std::string> from = begins_with(tree);
-  const std::optional<FrozenOrigin> frozen = from ? frozen_so_far(request, run) : std::nullopt;
-  if (!frozen || frozen->checkpoint.empty()) {
-    return tree;
+  std::map<std::string, std::string> named = run.models_besides();
+  if (const std::optional<std::string> from = begins_with(tree)) {
+    named[kInitFromKey] = *from;
   }
-  const std::string path = join_path(*from, frozen->checkpoint);
-  if (!request.files.exists(path)) {
-    config_fail(tree, "model.init.from",
+  for (const auto& [key, origin] : named.empty() ? FrozenOrigins() : frozen_so_far(request, run)) {
+    YamlNode* const value = named.contains(key) ? value_at(tree, key) : nullptr;
+    if (value == nullptr || origin.checkpoint.empty()) {
+      continue;
+    }
+    const std::string path = join_path(named[key], origin.checkpoint);
+    if (!request.files.exists(path)) {
+      yaml_fail(*value, key,
                 fmt::format("{}, upon whose weights {} stands, is gone; bring it back, or begin "
                             "anew with --restart",
                             path, run.train.run.directory()));
+    }
+    value->text = path;
   }
-  tree.find("model")->find("init")->find("from")->text = path;
   return tree;
 }
 
-FrozenOrigin frozen_origin(FileSystem& files, const std::string& from, const std::string& folder) {
-  const std::string below = join_path(from, "");
+FrozenOrigin frozen_origin(FileSystem& files, const std::string& named, const std::string& folder) {
+  const std::string below = join_path(named, "");
   const std::string manifest = join_path(folder, kManifestName);
   return {.checkpoint = folder.starts_with(below) ? folder.substr(below.size()) : "",
           .manifest = files.exists(manifest) ? sha256_hex(files.read(manifest)) : ""};

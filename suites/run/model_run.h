@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -94,6 +95,10 @@ class ModelRun {
 
   // What has to follow a training of samples(), besides what every run has; valid as long as this.
   virtual std::vector<Callback*> callbacks() const { return {}; }
+
+  // What else than model.init.from names models that the run reads and leaves as they are: values by key, where "[1]" after a list's key is
+  // the second of it.
+  virtual std::map<std::string, std::string> models_besides() const { return {}; }
 
   virtual LeastSize least_size() const = 0;
   // The same network with so many equal blocks, for plans that follow from those of fewer: by model.num_layers. None where it has no such key.

@@ -89,7 +89,11 @@ std::optional<std::string> checkpoint_so_far(FileSystem& files, const ModelRun& 
 // `model`: what is evaluated instead of the configuration's network.
 Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   std::unique_ptr<ModelRun> run = read_run(request.tree);
-  const YamlNode tree = model == nullptr ? with_frozen_origin(request, *run) : request.tree;
+  const std::map<std::string, std::string> besides = run->models_besides();
+  const YamlNode tree = model == nullptr ? with_frozen_origins(request, *run) : request.tree;
+  if (!besides.empty()) {
+    run = read_run(tree);
+  }
   check_run_device(run->train.run, tree);
   check_runs(run->train.parallel, tree, ranks_of(request.start));
   const Context context = make_context(run->train, request.start.ranks);
@@ -127,7 +131,12 @@ Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   TrainTask task = task_of(request.files, *run, from);
   const auto begun = from ? std::optional(open_model(request.files, *from)) : std::nullopt;
   if (model == nullptr && begun && !task.frozen.empty()) {
-    task.frozen_origin = frozen_origin(request.files, *begins_with(request.tree), begun->folder);
+    task.frozen_origins[kInitFromKey] =
+        frozen_origin(request.files, *begins_with(request.tree), begun->folder);
+  }
+  for (const auto& [key, path] : run->models_besides()) {
+    task.frozen_origins[key] =
+        frozen_origin(request.files, besides.at(key), find_checkpoint(request.files, path));
   }
   TrainData data = run->samples(begun ? begun->description : Json::object());
   if (auto config =

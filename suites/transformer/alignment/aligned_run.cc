@@ -215,6 +215,19 @@ std::vector<Callback*> AlignedRun::callbacks() const {
   return out;
 }
 
+std::map<std::string, std::string> AlignedRun::models_besides() const {
+  std::map<std::string, std::string> out;
+  if (objective && objective->is_rewarded()) {
+    const std::vector<RewardConfig> rewards = objective->writing().rewards;
+    for (size_t i = 0; i < rewards.size(); ++i) {
+      if (rewards[i].type == RewardType::kModel) {
+        out[fmt::format("{}.rewards[{}].path", objective->section(), i)] = rewards[i].path;
+      }
+    }
+  }
+  return out;
+}
+
 RowKind AlignedRun::row_kind() const {
   return objective->scores()                         ? RowKind::kEnds
          : objective->prefers()                      ? RowKind::kPairs

@@ -23,6 +23,7 @@ class AlignedRun : public CausalRun {
   void settle(int64_t ids, const YamlNode& tree) override;
   std::optional<int32_t> taught_end() const override;
   std::vector<Callback*> callbacks() const override;
+  std::map<std::string, std::string> models_besides() const override;
   Overrides profile_changes() const override;
   std::vector<Overrides> smaller_samples() const override;
 

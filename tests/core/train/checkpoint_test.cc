@@ -79,13 +79,14 @@ TEST(Checkpoint, ReadsStatesOfAnySizeBack) {
   const TemporaryFolder folder;
   CheckpointContents large = contents(3);
   large.progress.callbacks["answers"] = {{"rows", std::string(3 << 20, 'A')}};
-  large.progress.frozen = {.checkpoint = "checkpoints/step-00000040", .manifest = "ab"};
+  large.progress.frozen[kInitFromKey] = {.checkpoint = "checkpoints/step-00000040",
+                                         .manifest = "ab"};
   save_checkpoint(real_files(), folder / "large", large);
   const ProgressState read = read_progress(real_files(), folder / "large");
   EXPECT_EQ(read.callbacks, large.progress.callbacks);
-  ASSERT_TRUE(read.frozen.has_value());
-  EXPECT_EQ(read.frozen->checkpoint, "checkpoints/step-00000040");
-  EXPECT_EQ(read.frozen->manifest, "ab");
+  ASSERT_TRUE(read.frozen.contains(kInitFromKey));
+  EXPECT_EQ(read.frozen.at(kInitFromKey).checkpoint, "checkpoints/step-00000040");
+  EXPECT_EQ(read.frozen.at(kInitFromKey).manifest, "ab");
 }
 
 TEST(Checkpoint, DependsOnTheStateAlone) {

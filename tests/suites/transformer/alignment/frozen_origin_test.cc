@@ -63,5 +63,41 @@ TEST_F(FrozenOrigins, StayThoseThatTheRunBeganWith) {
               HasSubstr("checkpoints/step-00000006 of model.init.from holds others now"));
 }
 
+TEST_F(FrozenOrigins, AreThoseOfRewardModelsToo) {
+  const auto rewards = [&](int64_t steps) {
+    YamlNode config = tree("judge", "type: reward", ", head: score", steps);
+    apply_overrides(config, Overrides{"data.train=" + folder_ / "pairs.jsonl"});
+    return config;
+  };
+  const auto paid = [&](const std::string& name, const std::string& kind, int64_t steps) {
+    return tree(name,
+                "type: " + kind + ", " + kind + ": {" + (kind == "grpo" ? "group: 3, " : "") +
+                    "answer_tokens: 2, rewards: [{type: length, at_most: 2}, {type: model, path: " +
+                    folder_ / "judge" + "}]}",
+                "", steps);
+  };
+  train(rewards(6));
+  std::vector<std::vector<double>> straight;
+  for (const std::string kind : {"grpo", "ppo"}) {
+    straight.push_back(of(train(paid("straight_" + kind, kind, 12)), "reward"));
+    train(paid(kind, kind, 6));
+  }
+  train(rewards(12));
+  for (const std::string kind : {"grpo", "ppo"}) {
+    EXPECT_EQ(of(train(paid(kind, kind, 12)), "reward"), straight[kind == "grpo" ? 0 : 1]);
+  }
+  EXPECT_NE(of(train(paid("anew", "grpo", 12)), "reward"), straight[0]);
+
+  const std::string sixth = folder_ / "judge/checkpoints/" + checkpoint_name(6);
+  const std::string twelfth = folder_ / "judge/checkpoints/" + checkpoint_name(12);
+  real_files().rename(sixth, folder_ / "aside");
+  EXPECT_THAT(refused(paid("grpo", "grpo", 18)),
+              HasSubstr("objective.grpo.rewards[1].path: " + sixth + ", upon whose weights " +
+                        folder_ / "grpo" + " stands, is gone"));
+  real_files().rename(twelfth, sixth);
+  EXPECT_THAT(refused(paid("ppo", "ppo", 18)),
+              HasSubstr("checkpoints/step-00000006 of objective.ppo.rewards[1].path holds others"));
+}
+
 }  // namespace
 }  // namespace mstrain
