@@ -135,6 +135,14 @@ YamlNode changeable(const YamlNode& resolved) {
   return out;
 }
 
+YamlNode with_defaults(YamlNode written, const std::function<YamlNode(const YamlNode&)>& resolve) {
+  try {
+    return resolve == nullptr ? written : resolve(written);
+  } catch (const Error&) {  // it has keys that are gone, which are changes
+    return written;
+  }
+}
+
 std::optional<YamlNode> previous_config(FileSystem& files, const std::string& directory,
                                         const SessionStart& start, const std::string& checkpoint) {
   const std::string path = join_path(directory, kConfigFile);
@@ -145,14 +153,7 @@ std::optional<YamlNode> previous_config(FileSystem& files, const std::string& di
   if (!checkpoint.empty()) {
     lay_over(files, checkpoint, written);
   }
-  if (start.with_defaults == nullptr) {
-    return written;
-  }
-  try {
-    return start.with_defaults(written);
-  } catch (const Error&) {  // it has keys that are gone, which are changes
-    return written;
-  }
+  return with_defaults(std::move(written), start.with_defaults);
 }
 
 std::optional<PreviousRun> find_previous(FileSystem& files, const std::string& directory,

@@ -1,6 +1,7 @@
 // What stands where a run is to write: a run to go on from, nothing, or what it must not touch.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +34,9 @@ bool ended_without_its_word(FileSystem& files, const std::string& directory);
 inline constexpr const char* kChangeableFile = "changeable.yaml";
 // What of a whole configuration another one may say on request.
 YamlNode changeable(const YamlNode& resolved);
+
+// A configuration that was written once, as `resolve` (SessionStart::with_defaults) reads it now; as it is where that is null or cannot.
+YamlNode with_defaults(YamlNode written, const std::function<YamlNode(const YamlNode&)>& resolve);
 
 // The configuration that the run in `directory` was last started with, or that its `checkpoint` was made with where one is given; none
 // where it is not written down.

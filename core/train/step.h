@@ -10,8 +10,8 @@
 #include "core/optim/shard.h"
 #include "core/runtime/context.h"
 #include "core/train/gradient_program.h"
-#include "core/train/pipeline.h"
 #include "core/train/length_parts.h"
+#include "core/train/pipeline.h"
 
 namespace mstrain {
 
@@ -249,7 +249,7 @@ class StepProgram {
   Shards frozen_shards_;                  // weights that are not trained
   int64_t micro_batches_;                 // of all ranks
   int64_t copies_;                        // of these, how many a rank computes side by side
-  std::vector<LengthPart> length_parts_;    // of a batch; none: it is one part
+  std::vector<LengthPart> length_parts_;  // of a batch; none: it is one part
   GradientProgram gradient_;              // of a micro-batch, of the last part
   std::vector<GradientProgram> shorter_;  // of those before
   std::unique_ptr<Pipeline> pipeline_;    // null on one stage

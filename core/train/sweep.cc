@@ -35,11 +35,13 @@ void StopAtStep::on_state(Trainer& trainer, Moment) {
   trainer.end(Trainer::End::kInterrupted, "the sweep compares its runs here");
 }
 
-Sweep::Sweep(FileSystem& files, SweptRun swept, const SweepConfig& sweep, const YamlNode& resolved)
+Sweep::Sweep(FileSystem& files, SweptRun swept, const SweepConfig& sweep, const YamlNode& resolved,
+             Resolve resolve)
     : files_(files),
       swept_(std::move(swept)),
       sweep_(sweep),
       resolved_(resolved),
+      resolve_(std::move(resolve)),
       monitor_(sweep.metric, swept_.better),
       rungs_(sweep_rungs(swept_, sweep)) {
   for (SweepTrial& trial : sweep_trials(sweep)) {
@@ -82,7 +84,8 @@ void Sweep::check_same(bool restart) const {
     return;
   }
   std::string changed;
-  for (const KeyChange& change : changed_keys(read_written_yaml(files_, path), resolved_)) {
+  const YamlNode before = with_defaults(read_written_yaml(files_, path), resolve_);
+  for (const KeyChange& change : changed_keys(before, resolved_)) {
     // More draws are more runs; the first ones stay what they were.
     const bool may = change.key == "sweep.runs" ? sweep_.method == SweepMethod::kRandom
                                                 : !change.key.starts_with("sweep.") &&

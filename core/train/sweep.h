@@ -41,8 +41,11 @@ class Sweep {
   using Run = std::function<Outcome(const SweepTrial& trial, int64_t until,
                                     const std::function<void()>& cleared)>;
 
-  // `resolved` is the whole configuration with its sweep. All references must outlive it.
-  Sweep(FileSystem& files, SweptRun swept, const SweepConfig& sweep, const YamlNode& resolved);
+  using Resolve = std::function<YamlNode(const YamlNode& tree)>;
+
+  // `resolved` is the whole configuration with its sweep. All references must outlive it. `resolve`: as SessionStart::with_defaults.
+  Sweep(FileSystem& files, SweptRun swept, const SweepConfig& sweep, const YamlNode& resolved,
+        Resolve resolve = nullptr);
 
   // What there is, before anything runs.
   const std::vector<TrialResult>& trials() const { return trials_; }
@@ -88,6 +91,7 @@ class Sweep {
   SweptRun swept_;
   const SweepConfig& sweep_;
   const YamlNode& resolved_;
+  Resolve resolve_;
   Monitor monitor_;
   std::vector<int64_t> rungs_;
   std::vector<TrialResult> trials_;

@@ -4,6 +4,7 @@
 #include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/base/paths.h"
+#include "core/train/checkpoint.h"
 #include "suites/run/adapter_files.h"
 #include "suites/run/stored_model.h"
 #include "suites/run/suite.h"
@@ -70,9 +71,22 @@ void check_type(const YamlNode& tree, const StoredModel& stored) {
   }
 }
 
+// Whether `tokenizer`, a value of data.tokenizer, is that of a checkpoint of the run at `from`. Another of it may be the newest when a
+// configuration that was filled in is read again.
+bool is_of_checkpoint(const YamlNode& tokenizer, const std::string& from) {
+  const YamlNode* const path = tokenizer.find("path");
+  if (path == nullptr || !path->is_scalar()) {
+    return false;
+  }
+  const std::string folder = expand_home(path->text);
+  const std::string above = parent_path(folder);
+  return (above == from || above == join_path(from, "checkpoints")) &&
+         parse_checkpoint_name(file_name(folder)).has_value();
+}
+
 // What a configuration's data are read with, where it does not say so.
 void add_data_keys(FileSystem& files, const StoredModel& stored, const YamlNode& place,
-                   YamlNode& tree) {
+                   const std::optional<std::string>& from, YamlNode& tree) {
   YamlNode* const data = tree.find("data");
   if (data == nullptr || !data->is_map()) {
     return;
@@ -82,7 +96,9 @@ void add_data_keys(FileSystem& files, const StoredModel& stored, const YamlNode&
     keys = told(files, stored, *data);
   }
   const std::string folder = tokenizer_folder(files, stored);
-  if (data->find("tokenizer") == nullptr && !folder.empty()) {
+  const YamlNode* const given = data->find("tokenizer");
+  const bool is_theirs = given == nullptr || (from && is_of_checkpoint(*given, *from));
+  if (is_theirs && !folder.empty()) {
     YamlNode& tokenizer = keys.add("tokenizer", YamlNode::map());
     tokenizer.add("type", YamlNode::string("hf"));
     tokenizer.add("path", YamlNode::string(folder));
@@ -142,7 +158,7 @@ YamlNode with_stored_model(FileSystem& files, YamlNode tree) {
                             stored.folder));
   }
   compare(tree, *both->adapted_network(), stored);
-  add_data_keys(files, stored, *find_config(tree, "model.init.from"), tree);
+  add_data_keys(files, stored, *find_config(tree, "model.init.from"), path, tree);
   return tree;
 }
 
@@ -162,7 +178,7 @@ YamlNode with_model_of(FileSystem& files, const StoredModel& stored, YamlNode tr
   YamlNode& model = *tree.find("model");
   set_place(section, model);
   lay_over(model, section);
-  add_data_keys(files, stored, model, tree);
+  add_data_keys(files, stored, model, /*from=*/{}, tree);
   return tree;
 }
 

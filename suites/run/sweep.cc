@@ -26,7 +26,8 @@ struct OpenedSweep {
         run(checked(files, given)),
         config(run->train),
         resolved(run->written()),
-        sweep(files, swept_run(config), *config.sweep, resolved) {}
+        sweep(files, swept_run(config), *config.sweep, resolved,
+              [&files](const YamlNode& before) { return resolved_config(files, before); }) {}
   OpenedSweep(const OpenedSweep&) = delete;
   OpenedSweep& operator=(const OpenedSweep&) = delete;
 

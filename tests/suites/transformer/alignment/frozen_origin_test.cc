@@ -99,5 +99,32 @@ TEST_F(FrozenOrigins, AreThoseOfRewardModelsToo) {
               HasSubstr("checkpoints/step-00000006 of objective.ppo.rewards[1].path holds others"));
 }
 
+// The tokenizer of model.init.from is that of whichever checkpoint of it is the newest.
+TEST_F(FrozenOrigins, TheSameCommandGoesOnWhereTheBaseWentOn) {
+  train(base(6));
+  const auto upon = [&](const std::string& name, const std::string& more, int64_t steps) {
+    YamlNode config = upon_base(name, "type: sft", more, steps);
+    std::erase_if(config.find("data")->children,
+                  [](const YamlNode& key) { return key.key == "tokenizer"; });
+    return config;
+  };
+  const auto go_on = [&](const YamlNode& config) {
+    const SessionStart start{.with_defaults = [](const YamlNode& before) {
+      return resolved_config(real_files(), before);
+    }};
+    EXPECT_NO_THROW(run({real_files(), config, stop_, stdout, start}));
+  };
+  const std::string lora = ", lora: {rank: 2}";
+  YamlNode sweep = upon("sweep", "", 6);
+  apply_overrides(sweep, Overrides{"sweep.keys.optimizer.lr=[1e-3, 2e-3]"});
+  go_on(sweep);
+  train(upon("whole", "", 6));
+  train(upon("adapter", lora, 6));
+  train(base(12));
+  go_on(sweep);
+  go_on(upon("whole", "", 12));
+  go_on(upon("adapter", lora, 12));
+}
+
 }  // namespace
 }  // namespace mstrain
