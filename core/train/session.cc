@@ -185,7 +185,8 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
     log_warning("schedule.total_steps: {} are fewer than the {} steps that {} has made",
                 config.schedule.total_steps, begin, directory.path());
   }
-  if (const auto key = ended_by(config, previous)) {
+  const auto told_its_end = [&] { return !ended_without_its_word(files, directory.path()); };
+  if (const auto key = ended_by(config, previous); key && told_its_end()) {
     result.end_reason = fmt::format("early stopping; {} eval.early_stopping.{} to go on",
                                     *key == "patience" ? "raise" : "change", *key);
     return result;
@@ -193,8 +194,7 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
   const bool owes =
       previous && begin >= config.schedule.total_steps && owes_last_visit(more, previous->progress);
   if (begin >= config.schedule.total_steps && !owes &&
-      (!evaluates || has_evaluation(directory, begin)) &&
-      !ended_without_its_word(files, directory.path())) {
+      (!evaluates || has_evaluation(directory, begin)) && told_its_end()) {
     return result;
   }
   meet(ranks, "start");  // from here on the first rank changes what the others have read

@@ -7,6 +7,7 @@
 
 #include "core/base/files_fault.h"
 #include "core/ops/index.h"
+#include "core/train/run_record.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/train/fit.h"
 
@@ -177,6 +178,35 @@ TEST_F(Fit, ARunThatATargetEndedSaysThatTheTargetKeepsIt) {
             "early stopping; change eval.early_stopping.target to go on");
   config.eval.early_stopping->target = -1;
   EXPECT_EQ(run_small(config).step, 20);
+}
+
+// Its last checkpoint is there, with the weights of its best step, and run.json is as it was before.
+TEST_F(Fit, ARunThatDiedWhereARuleHadEndedItSaysThatItFinished) {
+  const TrainConfig config = eventful("run");
+  const int64_t step = run_small(config).step;
+  const std::string directory = config.run.directory();
+  const std::string path = join_path(directory, kRunFile);
+  const auto record = [&] { return parse_json(real_files().read(path), "run"); };
+  const auto kept = [&] {
+    std::vector<std::string> files{real_files().read(join_path(directory, kMetricsFile))};
+    for (const char* file : {kModelFile, kOptimizerFile, kStateFile}) {
+      files.push_back(checkpoint_file(directory, step, file));
+    }
+    return files;
+  };
+  const Json whole = record();
+  const std::vector<std::string> before = kept();
+  Json died = whole;
+  died["status"] = kStatusRunning;
+  died.erase("reason");
+  died.erase("weights_of_step");
+  write_file_atomic(real_files(), path, died.dump());
+  EXPECT_EQ(run_small(config).step, step);
+  for (const char* key : {"status", "reason", "weights_of_step", "step", "best", kEvalLoss}) {
+    EXPECT_EQ(record()[key], whole[key]) << key;
+  }
+  EXPECT_EQ(kept(), before);
+  EXPECT_EQ(run_small(config).outcome, Outcome::kWasFinished);
 }
 
 TEST_F(Fit, LessPatienceEndsARunThatGoesOnWithItsBestWeights) {
