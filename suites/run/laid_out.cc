@@ -5,6 +5,7 @@
 #include "core/base/written_yaml.h"
 #include "core/forecast/here.h"
 #include "core/train/rank_talk.h"
+#include "core/train/sweep.h"
 #include "suites/run/planning.h"
 
 namespace mstrain {
@@ -15,9 +16,11 @@ constexpr std::string_view kKept = "memory.recompute";
 
 std::string key_of(const std::string& change) { return change.substr(0, change.find('=')); }
 
-// The layout of the run that is in the directory of `config`, where it is one of so many ranks; else what of it must stay.
+// The layout of the run, or of the sweep, that is in the directory of `config`, where it is one of so many ranks; else what of it must
+// stay.
 Overrides layout_so_far(FileSystem& files, const TrainConfig& config, int64_t ranks) {
-  const std::string path = join_path(config.run.directory(), kConfigFile);
+  const std::string path =
+      join_path(config.run.directory(), config.sweep ? kSweepConfigFile : kConfigFile);
   if (!files.exists(path)) {
     return {};
   }

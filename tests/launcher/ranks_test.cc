@@ -122,6 +122,20 @@ TEST_F(Ranks, LookForALayoutAndKeepIt) {
   EXPECT_EQ(go_on("20", 2), 0);
 }
 
+TEST_F(Ranks, LookForALayoutOfASweepAndKeepIt) {
+  const SmallRun run;
+  const auto go_on = [&](const std::string& steps) {
+    const CommandResult result = run_command(with_ranks(
+        run.arguments("sweep", {"parallel.plan=auto", "sweep.keys.optimizer.lr=[1e-3, 1e-2]",
+                                "schedule.total_steps=" + steps}),
+        2));
+    EXPECT_EQ(result.status, 0) << result.err;
+    return count_of(result.err, "parallel.plan: auto takes ");
+  };
+  EXPECT_EQ(go_on("10"), 1);
+  EXPECT_EQ(go_on("20"), 0);
+}
+
 TEST_F(Ranks, ShowWhatTheyDoInAStepAsPlannedAndAsMeasured) {
   const SmallRun run;
   const CommandResult stages = run_command(with_ranks(
