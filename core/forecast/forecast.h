@@ -1,29 +1,10 @@
 // What a layout takes on a cluster: memory of the rank that needs most, and the time of a step.
 #pragma once
 
-#include "core/forecast/layout.h"
-#include "core/forecast/rates.h"
-#include "core/schedule/simulate.h"
+#include "core/forecast/rank_memory.h"
 #include "core/schedule/timeline.h"
 
 namespace mstrain {
-
-// Bytes of one rank.
-struct RankMemory {
-  double parameters = 0;
-  double gradients = 0;
-  double optimizer = 0;
-  double activations = 0;    // kept for the backward pass, of all micro-batches in flight
-  double transient = 0;      // used and gone
-  double communication = 0;  // buffers of collectives
-  double batch = 0;          // samples
-  double reserved = 0;       // by the device, before a run has any
-
-  double total() const {
-    return parameters + gradients + optimizer + activations + transient + communication + batch +
-           reserved;
-  }
-};
 
 // Seconds of a step, of the rank that works longest. products + attention + memory_bound + exposed_communication +
 // pipeline_bubble + optimizer = step; tensor and data are all of their collectives, hidden ones included.
@@ -47,17 +28,6 @@ struct Forecast {
   const RankMemory& largest() const;
   double peak_bytes() const { return largest().total(); }
   bool fits() const { return peak_bytes() <= limit_bytes; }
-};
-
-// What a forecast needs besides the layout.
-struct ForecastInput {
-  const Cluster& cluster;
-  ModelSizes model;
-  double units_per_sample = 1;
-  int64_t global_batch = 1;
-  double limit_bytes = 0;
-  double model_flops = 0;  // of a sample, without recomputation
-  Dtype dtype = Dtype::kF32;
 };
 
 // `profile`: of a micro-batch of layout.micro / layout.copies samples, with layout.recompute.

@@ -45,8 +45,8 @@ struct RunLayout {
   Recompute recompute = Recompute::kNone;
 
   // Ranks that keep one copy of the state in parts, and how many copies there are.
-  int64_t zero_ranks() const { return (zero_group == 0 ? data : zero_group) * context; }
-  int64_t zero_replicas() const { return data * context / zero_ranks(); }
+  int64_t zero_ranks() const { return zero_group == 0 ? data : zero_group; }
+  int64_t zero_replicas() const { return data / zero_ranks(); }
   int64_t chunks() const { return static_cast<int64_t>(stages.size()); }
   std::string_view schedule_name() const { return own ? own->name : name_of(schedule); }
   // Of all ranks along the pipeline.

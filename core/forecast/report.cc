@@ -7,13 +7,6 @@
 namespace mstrain {
 namespace {
 
-std::vector<std::pair<const char*, double>> parts_of(const RankMemory& memory) {
-  return {{"parameters", memory.parameters}, {"gradients", memory.gradients},
-          {"optimizer", memory.optimizer},   {"activations", memory.activations},
-          {"transient", memory.transient},   {"communication", memory.communication},
-          {"batch", memory.batch},           {"reserved", memory.reserved}};
-}
-
 std::vector<std::pair<const char*, double>> parts_of(const Breakdown& parts) {
   return {{"products", parts.products},
           {"attention", parts.attention},
@@ -37,7 +30,7 @@ std::string line_of(const Forecast& it, const std::string& unit, const std::stri
 
 OrderedJson to_json(const Forecast& forecast, const Cluster& cluster) {
   OrderedJson memory;
-  for (const auto& [name, bytes] : parts_of(forecast.largest())) {
+  for (const auto& [name, bytes] : forecast.largest().parts()) {
     memory[name] = static_cast<int64_t>(bytes);
   }
   OrderedJson breakdown;
@@ -75,9 +68,11 @@ std::string describe(const Forecast& forecast, const Cluster& cluster, const std
   }
   out += fmt::format("memory of {}, in bytes\n",
                      forecast.stages.size() > 1 ? "the rank that needs most" : "a rank");
-  for (const auto& [name, bytes] : parts_of(forecast.largest())) {
-    out += fmt::format("  {:<15}{:>20} {:>10}\n", name, grouped(static_cast<int64_t>(bytes)),
-                       gb(bytes));
+  for (const auto& [name, bytes] : forecast.largest().parts()) {
+    if (bytes > 0) {
+      out += fmt::format("  {:<15}{:>20} {:>10}\n", name, grouped(static_cast<int64_t>(bytes)),
+                         gb(bytes));
+    }
   }
   out += fmt::format("  {:<15}{:>20} {:>10}  of {}\n", "total",
                      grouped(static_cast<int64_t>(forecast.peak_bytes())),

@@ -268,12 +268,7 @@ SearchResult search_layouts(const ForecastInput& input, const ProfileOf& profile
 
 std::string reason(const Forecast& it, const Forecast* best) {
   if (!it.fits()) {
-    const RankMemory& memory = it.largest();
-    const std::pair<const char*, double> parts[] = {
-        {"parameters", memory.parameters}, {"gradients", memory.gradients},
-        {"optimizer", memory.optimizer},   {"activations", memory.activations},
-        {"transient", memory.transient},   {"communication", memory.communication},
-        {"batch", memory.batch},           {"reserved", memory.reserved}};
+    const auto parts = it.largest().parts();
     const auto& most =
         *std::max_element(std::begin(parts), std::end(parts),
                           [](const auto& a, const auto& b) { return a.second < b.second; });

@@ -8,20 +8,13 @@
 #include "core/base/error.h"
 #include "core/base/thread_pool.h"
 #include "core/ir/backend.h"
+#include "core/train/held_bytes.h"
 #include "core/train/machine.h"
 #include "core/train/numbers.h"
 #include "core/train/stages.h"
 
 namespace mstrain {
 namespace {
-
-int64_t bytes_of(std::span<const TensorType> types) {
-  int64_t sum = 0;
-  for (const TensorType& type : types) {
-    sum += type.bytes();
-  }
-  return sum;
-}
 
 // Elements of what is kept for each parameter in parts, where there are parts.
 int64_t elements_held(const StepProgram& step) {
@@ -148,24 +141,13 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
       plan.frozen += spec.type.elements();
     }
     plan.frozen = task.frozen_numbers.value_or(plan.frozen);
-    plan.frozen_bytes = bytes_of(run.step->frozen_types());
+    const HeldBytes held = held_bytes(task, planned, run.step->parts(), context);
+    plan.frozen_bytes = held.frozen;
     const std::span<const TensorType> state(run.step->state_types());
     plan.parameter_bytes = bytes_of(state.first(run.step->stage_parameters().size()));
     plan.optimizer_bytes = bytes_of(state) - plan.parameter_bytes;
     plan.optimizer_on_host = run.step->host_state_bytes();
-    const bool writes = !config.eval.prompts.empty();
-    const bool gathers = pipeline_ranks(config.parallel, context) == 1 || writes;
-    if (gathers && (run.step->has_parts_of_parameters() || run.step->parts().shares())) {
-      for (const ParamSpec& spec : task.parameters) {
-        plan.whole_bytes += spec.type.elements() * size_of(config.precision.param_dtype());
-      }
-      for (const ParamSpec& spec : task.frozen) {
-        plan.whole_bytes += spec.type.bytes();
-      }
-    }
-    if (writes && !run.step->has_parts_of_parameters()) {
-      plan.whole_bytes += bytes_elsewhere(*run.step);
-    }
+    plan.whole_bytes = held.whole + (held.whole_of_stages ? bytes_elsewhere(*run.step) : 0);
     // The count of updates; a loss scale, and the count of steps taken with it; magnitudes.
     plan.number_bytes = size_of(Dtype::kI32) * (config.precision.scales_dynamically() ? 3 : 1) +
                         (config.precision.has_float8() ? state.back().bytes() : 0);
@@ -175,7 +157,7 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     plan.gradient_bytes =
         gradient_bytes(*run.step, config.batch.global == rows ? config.precision.param_dtype()
                                                               : config.precision.grad_dtype());
-    plan.outside_bytes = task.outside_bytes;
+    plan.outside_bytes = held.outside;
     plan.packed_limit = config.memory.packed_bytes().value_or(context.backend->limits.packed_bytes);
     plan.step = run.step->memory();
     plan.batch_bytes = plan.step.inputs - plan.parameter_bytes - plan.frozen_bytes -
@@ -183,13 +165,13 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     if (!context.backend->device.empty() || !context.device().is_host()) {
       plan.ahead_bytes = bytes_of(task.batch_types(config.batch.global));
     } else {
-      const auto held = [&](int64_t samples) {
+      const auto read = [&](int64_t samples) {
         return task.batches_held * bytes_of(task.batch_types(samples));
       };
-      plan.read_bytes = held(config.batch.global / data_ranks(config.parallel, context)) +
-                        (evaluates ? held(rows * run.loss->batches()) : 0);
+      plan.read_bytes = read(config.batch.global / data_ranks(config.parallel, context)) +
+                        (evaluates ? read(rows * run.loss->batches()) : 0);
     }
-    plan.snapshot_bytes = config.checkpoint.async.value_or(false) ? plan.copied_bytes() : 0;
+    plan.snapshot_bytes = held.copies ? plan.copied_bytes() : 0;
     plan.cost = run.step->cost();
     plan.device = context.backend->device;
     plan.link_bytes = context.backend->rates ? context.backend->rates->link_bytes : 0;

@@ -8,27 +8,12 @@
 #include "core/ops/random.h"
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
+#include "core/train/held_bytes.h"
 #include "core/transform/clip.h"
 #include "core/transform/precision.h"
 
 namespace mstrain {
 namespace {
-
-// Those that all ranks get some blocks of. The others are too small to be worth a collective of their own.
-Shards cut_parameters(std::span<const ParamSpec> specs, const ParallelConfig& config,
-                      const MeshAxis& data) {
-  const int64_t group = config.zero.group.value_or(data.size);
-  const int64_t replicas = data.size / group;
-  const MeshAxis axis = replicas == 1 ? data : MeshAxis{std::string(kZeroAxis), group};
-  Shards shards;
-  for (const ParamSpec& spec : specs) {
-    const int64_t elements = spec.type.elements();
-    if (data.size > 1 && elements >= config.zero.min_numel && norm_blocks(elements) >= data.size) {
-      shards.emplace(spec.name, Shard{spec.type.shape, axis, replicas});
-    }
-  }
-  return shards;
-}
 
 Context context_of_step(const TrainTask& task, const Context& context) {
   Context out = with_training(context, true);
@@ -124,11 +109,7 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
     shorter_.emplace_back(length_parts_[i].task, config, micro, parts_);
   }
   check_float8();
-  for (const ParamSpec& spec : parts_.held_frozen()) {
-    const Shard* const shard = find_shard(frozen_shards_, spec.name);
-    frozen_types_.push_back(
-        {spec.type.dtype, shard == nullptr ? spec.type.shape : Shape{shard->elements()}});
-  }
+  frozen_types_ = types_in_parts(parts_.held_frozen(), frozen_shards_);
   if (stages_.size > 1) {
     make_pipeline(config, options_of(config));
   }

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <tuple>
 
 #include "core/base/error.h"
-#include "core/exec/execute.h"
 #include "core/io/atomic_file.h"
-#include "core/train/numbers.h"
 #include "core/train/tensor_parts.h"
+#include "suites/run/model_profiles.h"
 #include "suites/run/preflight.h"
 
 namespace mstrain {
@@ -67,106 +65,54 @@ std::vector<std::string> keys_of_plans() {
 
 }  // namespace
 
-// Profiles of a run's model, each read once.
-class Planning::Profiles {
+// The run under layouts: what it says of those that it refuses, by the checks that it begins with, and what a rank holds beside its steps
+// under the others.
+class Planning::LaidRuns {
  public:
-  Profiles(const ModelRun& run, const YamlNode& tree, int64_t ids, const Context& context)
-      : tree_(tree), ids_(ids), context_(context) {
-    const std::unique_ptr<ModelRun> few = with_changes(run.with_layers(kFewBlocks));
-    const std::unique_ptr<ModelRun> some = with_changes(run.with_layers(kBlocks));
-    in_blocks_ =
-        parameters_of_blocks(few->adapted_task().parameters, some->adapted_task().parameters);
-    model_ = run.with_layers(kBlocks);
-    some->train.parallel.context = 1;  // profiles are of one rank
-    together_ = some->adapted_task().samples_together;
-    const Overrides own = some->profile_changes();
-    model_.insert(model_.end(), own.begin(), own.end());
+  LaidRuns(const Planning& planning, TrainTask task)
+      : planning_(planning), task_(std::move(task)), run_(read_run(planning.tree)) {}
+
+  std::string refusal(const RunLayout& layout) {
+    lay(layout);
+    try {
+      check_runs(run_->train.parallel, planning_.tree, planning_.cluster.ranks());
+      run_->recheck(planning_.tree);
+      check_batch(run_->train, layout.data, planning_.tree);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return parts_of(layout).refusal;
   }
 
-  // `in_parts`: of ranks that share sequences, where samples may not be together.
-  const Profile& of(int64_t micro, Recompute recompute, bool in_parts) {
-    in_parts = in_parts && together_ > 1;
-    const auto [found, is_new] = known_.try_emplace({micro, recompute, in_parts});
-    if (is_new) {
-      found->second = read(micro, recompute, in_parts);
-    }
-    return found->second;
+  HeldBytes held(const RunLayout& layout) {
+    const std::optional<TensorParts>& parts = parts_of(layout).parts;
+    lay(layout);
+    return parts ? held_bytes(task_, run_->train, *parts, planning_.context_) : HeldBytes();
   }
 
  private:
-  // Of an encoder with a decoder half of them are of each.
-  static constexpr int64_t kFewBlocks = 2;
-  static constexpr int64_t kBlocks = 8;
+  struct Parts {
+    std::optional<TensorParts> parts;  // none: it is refused
+    std::string refusal;
+  };
 
-  std::unique_ptr<ModelRun> with_changes(const Overrides& changes) const {
-    YamlNode tree = tree_;
-    apply_overrides(tree, changes);
-    std::unique_ptr<ModelRun> out = read_run(tree);
-    out->settle(ids_, tree);
-    return out;
-  }
-
-  Profile read(int64_t micro, Recompute recompute, bool in_parts) const {
-    constexpr const char* kNames[] = {"none", "selective", "full"};
-    Overrides changes = model_;
-    changes.push_back(fmt::format("memory.recompute={}", kNames[static_cast<size_t>(recompute)]));
-    changes.push_back(fmt::format("batch.global={}", 2 * std::lcm(micro, together_)));
-    changes.push_back(fmt::format("batch.micro={}", micro));
-    changes.emplace_back("run.execution=graph");
-    for (const char* key :
-         {"data=1", "tensor=1", "sequence_parallel=auto", "pipeline=1", "context=1", "copies=1",
-          "virtual_pipeline=1", "schedule=1f1b", "stage_layout=[]"}) {
-      changes.push_back(fmt::format("parallel.{}", key));
-    }
-    const std::unique_ptr<ModelRun> run = with_changes(changes);
-    const TrainConfig train = run->train;
-    run->train.parallel.context = in_parts ? 2 : 1;
-    const TrainTask task = run->adapted_task();
-    const StepProgram step(task, train, micro, context_);
-    return read_profile(plan_of(*step.program()), task, step.state_types(), in_blocks_, ids_,
-                        kBlocks);
-  }
-
-  const YamlNode& tree_;
-  int64_t ids_;
-  Context context_;
-  Overrides model_;
-  std::vector<bool> in_blocks_;
-  int64_t together_ = 1;
-  std::map<std::tuple<int64_t, Recompute, bool>, Profile> known_;
-};
-
-// What a run says of layouts that it refuses, by the checks that it begins with.
-class Planning::Refusals {
- public:
-  Refusals(const Planning& planning, TrainTask task)
-      : planning_(planning), task_(std::move(task)), run_(read_run(planning.tree)) {}
-
-  std::string of(const RunLayout& layout) {
+  void lay(const RunLayout& layout) {
     TrainConfig& train = run_->train;
     train.parallel = layout.in(planning_.train.parallel);
     train.batch.micro = layout.micro;
     train.memory.recompute = layout.recompute;
-    try {
-      check_runs(train.parallel, planning_.tree, planning_.cluster.ranks());
-      run_->recheck(planning_.tree);
-      check_batch(train, layout.data, planning_.tree);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return of_parts(layout);
   }
 
- private:
   // Many layouts share a model in the same parts.
-  const std::string& of_parts(const RunLayout& layout) {
+  const Parts& parts_of(const RunLayout& layout) {
     const auto [found, is_new] =
-        of_parts_.try_emplace({layout.tensor, layout.context, layout.sequence_parallel});
+        parts_.try_emplace({layout.tensor, layout.context, layout.sequence_parallel});
     if (is_new) {
+      lay(layout);
       try {
-        TensorParts(task_, run_->train, planning_.context_);
+        found->second.parts.emplace(task_, run_->train, planning_.context_);
       } catch (const ConfigError& error) {
-        found->second = error.what();
+        found->second.refusal = error.what();
       }
     }
     return found->second;
@@ -175,7 +121,7 @@ class Planning::Refusals {
   const Planning& planning_;
   const TrainTask task_;
   const std::unique_ptr<ModelRun> run_;
-  std::map<std::tuple<int64_t, int64_t, bool>, std::string> of_parts_;
+  std::map<std::tuple<int64_t, int64_t, bool>, Parts> parts_;
 };
 
 Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::optional<int64_t> ids)
@@ -203,7 +149,7 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
     run->fail_unsettled(tree);
   }
   run->settle(*ids, tree);
-  profiles_ = std::make_unique<Profiles>(*run, tree, *ids, context_);
+  profiles_ = std::make_unique<ModelProfiles>(*run, tree, *ids, context_);
   own_schedule_ = read_own_schedule(files, train.parallel, tree);
   TrainTask task = run->adapted_task();
   const Units units = task.units;
@@ -212,6 +158,7 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
   // Without equal blocks all is one.
   const int64_t layers = run->with_layers(1).empty() ? 1 : run->network()->num_layers();
   const int64_t together = task.samples_together;
+  const bool evaluates = train.eval.evaluates() && run->holds_out();
   const double flops = model_flops(profiles_->of(together, Recompute::kNone, false), layers);
   input_.emplace(ForecastInput{.cluster = cluster,
                                .model = {layers, heads_of(*run), tokens, along_tensor},
@@ -219,8 +166,13 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
                                .global_batch = train.batch.global,
                                .limit_bytes = limit,
                                .model_flops = flops / static_cast<double>(together),
-                               .dtype = train.precision.param_dtype()});
-  refusals_ = std::make_unique<Refusals>(*this, std::move(task));
+                               .dtype = train.precision.param_dtype(),
+                               .beside = [this, evaluates](const RunLayout& layout) {
+                                 return BesideSteps{
+                                     .held = laid_->held(layout),
+                                     .evaluation = evaluates ? profiles_->evaluation(layout) : 0};
+                               }});
+  laid_ = std::make_unique<LaidRuns>(*this, std::move(task));
 }
 
 Planning::~Planning() = default;
@@ -232,7 +184,7 @@ ProfileOf Planning::profile_of() const {
 }
 
 Objection Planning::objection() const {
-  return [this](const RunLayout& layout) { return refusals_->of(layout); };
+  return [this](const RunLayout& layout) { return laid_->refusal(layout); };
 }
 
 RunLayout Planning::asked(int64_t micro) const {

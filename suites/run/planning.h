@@ -12,6 +12,8 @@
 
 namespace mstrain {
 
+class ModelProfiles;
+
 // While it lives, the current context is one of the cluster's devices.
 class Planning {
  public:
@@ -37,13 +39,12 @@ class Planning {
   const Cluster& cluster;
 
  private:
-  class Profiles;
-  class Refusals;
+  class LaidRuns;
 
   const Context context_;
   const ContextScope scope_;
-  std::unique_ptr<Profiles> profiles_;
-  std::unique_ptr<Refusals> refusals_;
+  std::unique_ptr<ModelProfiles> profiles_;
+  std::unique_ptr<LaidRuns> laid_;
   std::optional<ForecastInput> input_;
   std::shared_ptr<const Schedule> own_schedule_;
 };

@@ -272,7 +272,7 @@ TEST(Plan, WhatDoesNotFitIsStatus3WithChoicesThatDo) {
   const CommandResult result = plan({"parallel.zero.stage=1", "batch.micro=8"});
   EXPECT_EQ(result.status, 3);
   EXPECT_THAT(result.err, AllOf(HasSubstr("the plan needs"), HasSubstr("what would fit:"),
-                                HasSubstr("parallel.zero.stage=3")));
+                                HasSubstr("memory.recompute=selective")));
   const CommandResult json = plan({"parallel.zero.stage=1", "batch.micro=8", "--json"});
   EXPECT_EQ(json.status, 3);
   EXPECT_EQ(json.err, result.err);

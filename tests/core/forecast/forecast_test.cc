@@ -255,6 +255,34 @@ TEST(Forecast, ZeroKeepsStatesInParts) {
   }
 }
 
+TEST(Forecast, CountsWhatARankHoldsBesideItsSteps) {
+  const Cluster cluster = cluster_of(kCluster);
+  ForecastInput input = input_of(cluster);
+  const RunLayout layout = layout_of(4, 1, 2, 4);
+  const RankMemory steps = forecast(input, plain_profile(), layout).stages[0];
+  BesideSteps beside{.held = {.frozen = 1 << 30, .whole = 2 << 20, .outside = 3 << 20},
+                     .evaluation = 4 << 20};
+  input.beside = [&](const RunLayout&) { return beside; };
+  const RankMemory all = forecast(input, plain_profile(), layout).stages[0];
+  EXPECT_DOUBLE_EQ(all.frozen, 1 << 30);
+  EXPECT_DOUBLE_EQ(all.weights, 2 << 20);
+  EXPECT_DOUBLE_EQ(all.outside, 3 << 20);
+  EXPECT_DOUBLE_EQ(all.evaluation, 4 << 20);
+  EXPECT_DOUBLE_EQ(all.snapshot, 0);
+  EXPECT_DOUBLE_EQ(all.total(), steps.total() + (1 << 30) + (9 << 20));
+  beside.held.copies = true;
+  beside.held.whole_of_stages = true;
+  const RankMemory more = forecast(input, plain_profile(), layout).stages[0];
+  EXPECT_DOUBLE_EQ(more.snapshot, steps.parameters + steps.optimizer);
+  EXPECT_DOUBLE_EQ(more.weights, (2 << 20) + steps.parameters);  // the other stage has as many
+  // A search takes none that only its steps would fit.
+  const Profile profile = plain_profile();
+  const ProfileOf profiles = [&](const RunLayout&) -> const Profile& { return profile; };
+  EXPECT_FALSE(search_layouts(input, profiles, layout, {}, 1).best.empty());
+  beside.held.frozen = 10'000'000'000;
+  EXPECT_TRUE(search_layouts(input, profiles, layout, {}, 1).best.empty());
+}
+
 TEST(Forecast, ExchangesGradientsAndParametersAsOftenAsARunDoes) {
   const Cluster cluster = cluster_of(kCluster);
   const double elements = 4 * 4096.0 * 4096;
