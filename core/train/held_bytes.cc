@@ -52,8 +52,7 @@ HeldBytes held_bytes(const TrainTask& task, const TrainConfig& config, const Ten
     }
   }
   const bool writes = !config.eval.prompts.empty();
-  const bool gathers = pipeline_ranks(config.parallel, context) == 1 || writes;
-  if (gathers && (has_parts || parts.shares())) {
+  if (writes && (has_parts || parts.shares())) {
     for (const ParamSpec& spec : task.parameters) {
       out.whole += spec.type.elements() * size_of(config.precision.param_dtype());
     }

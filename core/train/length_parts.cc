@@ -75,11 +75,12 @@ std::vector<LengthPart> parts_of(const TrainTask& task, const TrainConfig& confi
   size_t begin = 0;
   for (const size_t end : best_groups(fine)) {
     TrainTask& longest = fine[end - 1];
-    const int64_t samples = each * static_cast<int64_t>(end - begin);
-    units += static_cast<double>(samples * longest.units.count);
-    parts.push_back({std::move(longest), samples, longest.units.count});
-    parts.back().task.units =
-        task.units;  // all share one power of two: core/train/gradient_program.h
+    LengthPart& part = parts.emplace_back(
+        LengthPart{task, each * static_cast<int64_t>(end - begin), longest.units.count});
+    part.task.batch_types = std::move(longest.batch_types);
+    part.task.sums = std::move(longest.sums);
+    part.task.positions = std::move(longest.positions);
+    units += static_cast<double>(part.samples * part.units);
     begin = end;
   }
   const double whole = static_cast<double>(config.batch.global * task.units.count);

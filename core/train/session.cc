@@ -344,7 +344,8 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
   result.step = trainer.step();
   result.evaluation = evaluation.last();
   result.samples = evaluation.samples();
-  if (config.parallel.pipeline == 1) {
+  if (config.parallel.pipeline == 1 && !run.step->has_parts_of_parameters() &&
+      !run.step->parts().shares()) {
     result.params = trainer.params();
   }
   result.end_reason = trainer.end_reason();

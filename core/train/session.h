@@ -19,8 +19,9 @@ struct SessionResult {
   int64_t step = 0;
   std::optional<EvaluationRow> evaluation;  // this session's last one
   std::vector<Continuation> samples;        // the last ones
-  Params params;           // at the end; empty where the run was finished before, and of a pipeline
-  std::string end_reason;  // where a callback ended the run
+  // At the end; empty where the run was finished before, and where ranks keep parts of them, or stages.
+  Params params;
+  std::string end_reason;           // where a callback ended the run
   std::optional<int64_t> restored;  // the step whose weights the run ended with
   std::optional<Saver::Best> best;  // of checkpoint.best
 };

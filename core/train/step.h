@@ -80,8 +80,10 @@ class StepProgram {
   StepProgram(const TrainTask& task, const TrainConfig& config, int64_t micro,
               const Context& context, int64_t stage = 0);
 
-  // The state before the first step. `params`: stage_parameters(), perhaps among others.
+  // The state before the first step. `params`: stage_parameters(), perhaps among others; `weight`: one of them, which may be gone when the next is asked
+  // for, where this rank keeps a part of it.
   TrainState first_state(Params params) const;
+  TrainState first_state(const std::function<Tensor(const ParamSpec& spec)>& weight) const;
   // One to be filled: all its leaves lie where steps take them.
   TrainState uninitialised_state() const;
   // Of the state, what lies in the host's memory (memory.offload.optimizer), in bytes.

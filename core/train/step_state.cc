@@ -6,12 +6,28 @@
 namespace mstrain {
 
 TrainState StepProgram::first_state(Params params) const {
+  return first_state([&](const ParamSpec& spec) {
+    const Tensor value = weight_of(params, spec.name, spec.type);
+    params.set(spec.name, Tensor());
+    return value;
+  });
+}
+
+TrainState StepProgram::first_state(
+    const std::function<Tensor(const ParamSpec& spec)>& weight) const {
   TrainState state;
-  params = of_stage(parts_.cut(std::move(params)));
-  Params parts = in_parts(params, shards_);
+  Params params;
+  Params parts;
+  for (const ParamSpec& spec : stage_parameters()) {
+    Params one;
+    one.set(spec.name, weight(spec));
+    one = parts_.cut(std::move(one));
+    const Params part = in_parts(one, shards_);
+    parts.set(spec.name, part.tensor(0));
+    params.set(spec.name, has_parts_of_parameters() ? part.tensor(0) : one.tensor(0));
+  }
   state.optimizer = first_slots(own(parts));
-  state.params =
-      optimizer_.stored(has_parts_of_parameters() ? std::move(parts) : std::move(params));
+  state.params = optimizer_.stored(std::move(params));
   if (const size_t weights = gradient_.float8_weights().size(); weights > 0) {
     state.magnitudes = {first_magnitudes(precision_, weights)};
   }

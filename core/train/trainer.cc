@@ -70,8 +70,10 @@ void Trainer::start(uint64_t seed, int64_t micro) {
   progress_.data = data_.identity;
   progress_.frozen = task_.frozen_origins;
   state_ = {};
-  state_ = program_.first_state(
-      task_.initial != nullptr ? task_.initial() : init_params(program_.stage_parameters(), seed));
+  state_ = task_.initial != nullptr ? program_.first_state(task_.initial())
+                                    : program_.first_state([&](const ParamSpec& spec) {
+                                        return init_params(std::span(&spec, 1), seed).tensor(0);
+                                      });
   if (data_.outside != nullptr) {
     data_.outside->resume(std::nullopt);
   }

@@ -358,6 +358,40 @@ TEST_F(SharedRun, StopsWhereTheFirstRankIsAskedTo) {
   expect_same_run(alone, config.run.directory(), kSteps);
 }
 
+// Whoever keeps parts never has all weights at once.
+TEST_F(SharedRun, BeginsWithOneWeightAtATime) {
+  const TrainTask task = wide_task(deep_model);
+  int64_t whole = 0;
+  int64_t largest = 0;
+  for (const ParamSpec& spec : task.parameters) {
+    whole += spec.type.bytes();
+    largest = std::max(largest, spec.type.bytes());
+  }
+  ASSERT_LT(4 * largest, whole);
+  TrainConfig config = wide_config(folder_ / "parts");
+  config.parallel.data = 4;
+  config.parallel.zero.stage = 3;
+  config.parallel.zero.min_numel = 1;
+  run_ranks(4, [&](std::shared_ptr<Ranks> ranks) {
+    const Context context = make_context(config, std::move(ranks));
+    const ContextScope scope(context);
+    const StepProgram step(task, config, 1, context);
+    const int64_t before = context.allocator->stats().peak_bytes;
+    const TrainState state = step.first_state(
+        [&](const ParamSpec& spec) { return init_params(std::span(&spec, 1), 1).tensor(0); });
+    int64_t kept = 0;
+    for (const Tensor& leaf : flatten_tree(state)) {
+      kept += leaf.type().bytes();
+    }
+    // One weight, padded, and what it is drawn from.
+    EXPECT_LT(context.allocator->stats().peak_bytes - before, kept + 4 * largest);
+    const TrainState from_all = step.first_state(init_params(task.parameters, 1));
+    for (size_t i = 0; i < state.params.size(); ++i) {
+      EXPECT_EQ(to_doubles(from_all.params.tensor(i)), to_doubles(state.params.tensor(i)));
+    }
+  });
+}
+
 TEST(BatchOfRanks, ThatCannotBeSharedIsRefusedWithTheNearestChoices) {
   TrainConfig config;
   config.batch.global = 12;

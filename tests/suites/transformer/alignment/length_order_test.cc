@@ -1,6 +1,7 @@
 // Samples of unlike lengths: batches in their order, and steps whose rows are no longer than they need.
 #include "suites/transformer/alignment/length_order.h"
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -183,15 +184,16 @@ class UnlikeLengths : public AnswerRuns {
 };
 
 TEST_F(UnlikeLengths, AStepOfPartsIsThatOfWholeRows) {
+  int number = 0;
   for (const std::string objective : {"type: sft", "type: dpo", "type: reward"}) {
-    const YamlNode whole = config_of(objective + " whole", objective, {"batch.micro=16"});
+    const auto next_name = [&] { return std::to_string(number++); };
+    const YamlNode whole = config_of(next_name(), objective, {"batch.micro=16"});
     EXPECT_THAT(planned(whole), testing::Not(testing::HasSubstr("rows ")));
     const std::vector<Json> expected = train(whole);
     for (const Overrides& changes :
          {Overrides{}, Overrides{"batch.micro=1"}, Overrides{"batch.micro=4"},
           Overrides{"batch.micro=2", "run.execution=eager"}}) {
-      const YamlNode config =
-          config_of(fmt::format("{} {}", objective, fmt::join(changes, " ")), objective, changes);
+      const YamlNode config = config_of(next_name(), objective, changes);
       EXPECT_THAT(planned(config),
                   testing::ContainsRegex("rows +[0-9]+ of [0-9]+, .*112|rows .*127"));
       const std::vector<Json> rows = train(config);
@@ -201,7 +203,8 @@ TEST_F(UnlikeLengths, AStepOfPartsIsThatOfWholeRows) {
         ASSERT_EQ(found.size(), other.size());
         for (size_t i = 0; i < found.size(); ++i) {
           EXPECT_NEAR(found[i], other[i], 1e-5 * std::abs(other[i]) + 1e-6)
-              << objective << " " << key << " " << i << " " << fmt::join(changes, " ");
+              << objective << " " << key << " " << i << " "
+              << fmt::format("{}", fmt::join(changes, " "));
         }
       }
     }

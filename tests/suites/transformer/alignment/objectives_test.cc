@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/ops/elementwise.h"
 #include "core/train/gradient_program.h"
 #include "core/transform/grad.h"
 #include "suites/transformer/alignment/answer_tasks.h"
