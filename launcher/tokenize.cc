@@ -29,6 +29,8 @@ TokenFormat format_of(const std::string& name) {
   return static_cast<TokenFormat>(found - kTokenFormatNames.begin());
 }
 
+std::string tokenizer_beside(const std::string& output) { return output + ".tokenizer.json"; }
+
 // Lines for people on standard error.
 class Meter {
  public:
@@ -94,6 +96,9 @@ int tokenize(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
   }
   for (const SourceFile& source : job.sources) {
     refuse_same_file(source.path, job.output, "--output");
+    if (*name == "char") {
+      refuse_same_file(source.path, tokenizer_beside(job.output), "--output");
+    }
   }
   if (!binary) {
     check_is_text(files, job.sources, "a pattern as 'text/**/*.txt' chooses files by their endings",
@@ -102,11 +107,6 @@ int tokenize(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
   check_token_output(files, job.output, job.format);
   if (*name == "char") {
     job.tokenizer = std::make_shared<CharTokenizer>(characters_of(job.sources));
-    if (job.output != "-") {
-      const std::string beside = job.output + ".tokenizer.json";
-      write_file_atomic(files, beside, job.tokenizer->to_json());
-      fmt::print(stderr, "{}: the tokenizer of these ids\n", beside);
-    }
   } else {
     job.tokenizer = load_tokenizer(files, *name);
   }
@@ -126,6 +126,12 @@ int tokenize(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
   if (!done) {
     fmt::print(stderr, "interrupted; the same command goes on\n");
     return kInterrupted;
+  }
+  // Not before: an interrupted run leaves no text in a folder that is its input, and ids of an earlier one keep theirs.
+  if (*name == "char" && job.output != "-") {
+    const std::string beside = tokenizer_beside(job.output);
+    write_file_atomic(files, beside, job.tokenizer->to_json());
+    fmt::print(stderr, "{}: the tokenizer of these ids\n", beside);
   }
   return kDone;
 }

@@ -114,6 +114,10 @@ void check_token_output(FileSystem& files, const std::string& path, TokenFormat 
   }
 }
 
+std::string beside_output(const std::string& path, std::string_view ending) {
+  return join_path(parent_path(path), fmt::format(".{}{}", file_name(path), ending));
+}
+
 TokenWriter::TokenWriter(FileSystem& files, std::string path, TokenFormat format,
                          int64_t vocab_size, const Position& resume)
     : files_(files),

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/files.h"
@@ -20,6 +21,10 @@ extern const std::vector<std::string> kTokenFormatNames;
 // Throws ConfigError where `path` can be no file of ids in that format: ids as numbers end in .bin, by which readers know them,
 // and "-" is standard output, to which nanogpt and jsonl alone can go.
 void check_token_output(FileSystem& files, const std::string& path, TokenFormat format);
+
+// The file in which something of an output that is not whole yet is kept. Its name begins with a dot: a folder that is the
+// input as well, or is trained on, does not take it in.
+std::string beside_output(const std::string& path, std::string_view ending);
 
 // How far an output has come; the default is its beginning.
 struct TokenPosition {
@@ -51,12 +56,14 @@ class TokenWriter {
   void finish();
 
   const Position& position() const { return position_; }
-  static std::string partial_path(const std::string& path) { return path + ".partial"; }
+  static std::string partial_path(const std::string& path) {
+    return beside_output(path, ".partial");
+  }
 
  private:
   void append(std::string_view bytes);
   void write_index();
-  std::string lengths_path() const { return path_ + ".lengths"; }
+  std::string lengths_path() const { return beside_output(path_, ".lengths"); }
 
   FileSystem& files_;
   std::string path_;

@@ -34,7 +34,7 @@ struct TokenizeJob {
 
 // A document is a text file, or a line of a JSON-lines file; jsonl writes one array for each.
 //
-// Whoever is stopped (`stop`, or killed) leaves output.partial and output.progress; the same job
+// Whoever is stopped (`stop`, or killed) leaves .output.partial and .output.progress; the same job
 // goes on from there, after checking that inputs, tokenizer and options are the same and that both
 // files read as they did, and gives the same bytes as one that was never stopped. Anything else in
 // their place is dropped and the job begins anew. To standard output nothing is resumed.

@@ -37,7 +37,7 @@ std::string digest_of(const Json& json) { return to_string(hash_bytes(json.dump(
 
 }  // namespace
 
-std::string progress_path(const TokenizeJob& job) { return job.output + ".progress"; }
+std::string progress_path(const TokenizeJob& job) { return beside_output(job.output, ".progress"); }
 
 void save_progress(FileSystem& files, const TokenizeJob& job, const TokenizePlace& place) {
   const auto& position = place.position;

@@ -76,11 +76,22 @@ TEST_F(TokenizeCommand, WritesFilesThatTrainingReads) {
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(result.out, "");
     EXPECT_TRUE(real_files().exists(output));
-    EXPECT_FALSE(real_files().exists(output + ".partial"));
+    EXPECT_FALSE(real_files().exists(folder_ / ("." + std::string(format) + ".bin.partial")));
   }
   EXPECT_EQ(run("char", "a.txt", folder_ / "c.bin").status, 0);
   const std::string kept = folder_ / "c.bin.tokenizer.json";
   EXPECT_EQ(run(kept, "a.txt", "-", {"--format", "jsonl"}).out, "[5, 3, 2, 0, 2, 4, 1]\n");
+}
+
+TEST_F(TokenizeCommand, KeepsTheTokenizerOfCharactersBesideWholeIdsAndIsNotMadeOfIt) {
+  write_text(folder_ / "text/a.txt", "the end");
+  const std::string kept = folder_ / "text/c.bin.tokenizer.json";
+  ASSERT_EQ(run("char", "text", folder_ / "text/c.bin").status, 0);
+  EXPECT_TRUE(real_files().exists(kept));
+  real_files().remove(folder_ / "text/c.bin");
+  const CommandResult again = run("char", "text", folder_ / "text/c.bin");
+  EXPECT_EQ(again.status, 2);
+  EXPECT_THAT(again.err, HasSubstr("c.bin.tokenizer.json: is the input, which would be lost"));
 }
 
 TEST_F(TokenizeCommand, TakesInputsOneAfterTheOther) {
@@ -208,7 +219,7 @@ TEST_F(TokenizeCommand, MemoryDoesNotGrowWithTheInputAndAnInterruptedRunGoesOn) 
 
   // Killed where nothing was saved, then stopped after a save, then to the end.
   const std::string output = folder_ / "again.bin";
-  const std::string partial = output + ".partial";
+  const std::string partial = folder_ / ".again.bin.partial";
   for (const int number : {SIGKILL, SIGTERM}) {
     RunningCommand command(arguments("long.txt", output));
     while (!command.ended() &&
@@ -226,7 +237,7 @@ TEST_F(TokenizeCommand, MemoryDoesNotGrowWithTheInputAndAnInterruptedRunGoesOn) 
       real_files().remove(partial);
     }
   }
-  EXPECT_TRUE(real_files().exists(output + ".progress"));
+  EXPECT_TRUE(real_files().exists(folder_ / ".again.bin.progress"));
   ASSERT_EQ(run_command(arguments("long.txt", output)).status, 0);
   EXPECT_TRUE(real_files().read(output) == whole);
   EXPECT_FALSE(real_files().exists(partial));

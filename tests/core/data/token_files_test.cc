@@ -108,8 +108,8 @@ TEST(TokenFiles, BytesAreThoseOfTheirFormats) {
               HasSubstr("y.bin: training takes what ends in .bin for ids in bytes"));
   write(scratch.path("y.jsonl"), TokenFormat::kJsonl, 1000, {{258}, {3, 4}});
   EXPECT_EQ(real_files().read(scratch.path("y.jsonl")), "[258]\n[3, 4]\n");
-  EXPECT_FALSE(real_files().exists(scratch.path("y.bin.lengths")));
-  EXPECT_FALSE(real_files().exists(scratch.path("y.bin.partial")));
+  EXPECT_FALSE(real_files().exists(scratch.path(".y.bin.lengths")));
+  EXPECT_FALSE(real_files().exists(scratch.path(".y.bin.partial")));
 }
 
 TEST(TokenFiles, WhatCannotBeIsRefusedWithTheOffset) {

@@ -145,8 +145,27 @@ TEST_F(TokenizeFiles, WhoeverIsStoppedGoesOnFromThere) {
   EXPECT_TRUE(run(real_files(), stopped));
   EXPECT_GT(first, reached);
   EXPECT_TRUE(contents("stopped.bin") == contents("whole.bin"));
-  EXPECT_FALSE(real_files().exists(stopped.output + ".progress"));
-  EXPECT_FALSE(real_files().exists(stopped.output + ".partial"));
+  EXPECT_FALSE(real_files().exists(scratch_.path(".stopped.bin.progress")));
+  EXPECT_FALSE(real_files().exists(scratch_.path(".stopped.bin.partial")));
+}
+
+TEST_F(TokenizeFiles, WhatItLeavesIsNoInputOfItsFolder) {
+  const auto names = [&] {
+    std::vector<std::string> out;
+    for (const SourceFile& source : job(TokenFormat::kMegatron, "x.bin").sources) {
+      out.push_back(source.name);
+    }
+    return out;
+  };
+  const std::atomic<bool> stop = true;
+  ASSERT_TRUE(run(real_files(), job(TokenFormat::kMegatron, "whole.bin")));
+  ASSERT_FALSE(run(real_files(), job(TokenFormat::kMegatron, "data/out.bin"), stop));
+  ASSERT_THAT(names(), ElementsAre("a.txt", "b.jsonl", "c.txt"));
+  TokenizeJob again = job(TokenFormat::kMegatron, "data/out.bin");
+  again.report = [](const TokenizeProgress& progress) { EXPECT_GT(progress.resumed_bytes, 0); };
+  ASSERT_TRUE(run(real_files(), again));
+  EXPECT_TRUE(contents("data/out.bin") == contents("whole.bin"));
+  EXPECT_THAT(names(), ElementsAre("a.txt", "b.jsonl", "c.txt", "out.bin", "out.idx"));
 }
 
 TEST_F(TokenizeFiles, WhatAnotherJobLeftIsNotGoneOnFrom) {
@@ -161,9 +180,9 @@ TEST_F(TokenizeFiles, WhatAnotherJobLeftIsNotGoneOnFrom) {
   ASSERT_TRUE(run(real_files(), other));
   EXPECT_EQ(contents("x.bin").size(), contents("whole.bin").size() + 2 * 202);
   leave();  // a damaged output
-  std::string partial = contents("x.bin.partial");
+  std::string partial = contents(".x.bin.partial");
   partial[partial.size() - 3] ^= 1;
-  scratch_.write("x.bin.partial", partial);
+  scratch_.write(".x.bin.partial", partial);
   ASSERT_TRUE(run(real_files(), job(TokenFormat::kNanogpt, "x.bin")));
   EXPECT_TRUE(contents("x.bin") == contents("whole.bin"));
   Rng rng(9);  // a damaged progress file
@@ -171,15 +190,15 @@ TEST_F(TokenizeFiles, WhatAnotherJobLeftIsNotGoneOnFrom) {
     ASSERT_TRUE(run(real_files(), job(format, "sound.bin")));
     for (int round = 0; round < 5; ++round) {
       ASSERT_FALSE(run(real_files(), job(format, "y.bin"), stop));
-      scratch_.write("y.bin.progress", damaged(rng, contents("y.bin.progress")));
+      scratch_.write(".y.bin.progress", damaged(rng, contents(".y.bin.progress")));
       ASSERT_TRUE(run(real_files(), job(format, "y.bin")));
       ASSERT_TRUE(contents("y.bin") == contents("sound.bin")) << round;
     }
     ASSERT_FALSE(run(real_files(), job(format, "y.bin"), stop));  // a number that is another one
-    std::string progress = contents("y.bin.progress");
+    std::string progress = contents(".y.bin.progress");
     const size_t at = progress.find("\"tokens\": ") + 10;
     progress[at] = progress[at] == '1' ? '2' : '1';
-    scratch_.write("y.bin.progress", progress);
+    scratch_.write(".y.bin.progress", progress);
     ASSERT_TRUE(run(real_files(), job(format, "y.bin")));
     ASSERT_TRUE(contents("y.bin") == contents("sound.bin"));
   }
