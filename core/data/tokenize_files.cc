@@ -10,6 +10,15 @@
 namespace mstrain {
 namespace {
 
+std::unique_ptr<FileLock> lock_output(FileSystem& files, const std::string& output) {
+  std::unique_ptr<FileLock> lock = files.try_lock(beside_output(output, ".lock"));
+  if (lock == nullptr) {
+    throw IoError(fmt::format(
+        "{}: another process writes ids to it; wait for it or choose another file", output));
+  }
+  return lock;
+}
+
 class Run {
  public:
   Run(FileSystem& files, const TokenizeJob& job, const std::atomic<bool>& stop,
@@ -19,6 +28,7 @@ class Run {
         stop_(stop),
         progress_(progress),
         saves_(job.output != "-"),
+        lock_(saves_ ? lock_output(files, job.output) : nullptr),
         place_(saves_ ? load_progress(files, job).value_or(TokenizePlace{}) : TokenizePlace{}),
         special_(job.add_special ? job.tokenizer->special() : SpecialIds{}),
         writer_(files, job.output, job.format, job.tokenizer->vocab_size(), place_.position) {
@@ -147,6 +157,7 @@ class Run {
   const std::atomic<bool>& stop_;
   TokenizeProgress& progress_;
   bool saves_;
+  std::unique_ptr<FileLock> lock_;  // before the others, which read and write what it keeps
   TokenizePlace place_;
   SpecialIds special_;
   TokenWriter writer_;

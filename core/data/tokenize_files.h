@@ -37,7 +37,8 @@ struct TokenizeJob {
 // Whoever is stopped (`stop`, or killed) leaves .output.partial and .output.progress; the same job
 // goes on from there, after checking that inputs, tokenizer and options are the same and that both
 // files read as they did, and gives the same bytes as one that was never stopped. Anything else in
-// their place is dropped and the job begins anew. To standard output nothing is resumed.
+// their place is dropped and the job begins anew. To standard output nothing is resumed. Throws
+// IoError where another process, or thread, is at work at the same output; .output.lock tells.
 //
 // Memory: a few mebibytes, but as much as the longest JSON line or, of text, the longest run
 // without a place to cut (one class of characters for GPT-2's pattern). Returns false where it was

@@ -168,6 +168,22 @@ TEST_F(TokenizeFiles, WhatItLeavesIsNoInputOfItsFolder) {
   EXPECT_THAT(names(), ElementsAre("a.txt", "b.jsonl", "c.txt", "out.bin", "out.idx"));
 }
 
+TEST_F(TokenizeFiles, TwoDoNotWriteOneOutput) {
+  ASSERT_TRUE(run(real_files(), job(TokenFormat::kNanogpt, "whole.bin")));
+  TokenizeJob first = job(TokenFormat::kNanogpt, "x.bin");
+  int others = 0;
+  first.report = [&](const TokenizeProgress&) {
+    if (others++ == 0) {
+      EXPECT_THAT(
+          message_of<IoError>([&] { run(real_files(), job(TokenFormat::kNanogpt, "x.bin")); }),
+          HasSubstr("x.bin: another process writes ids to it"));
+    }
+  };
+  ASSERT_TRUE(run(real_files(), first));
+  EXPECT_GT(others, 0);
+  EXPECT_TRUE(contents("x.bin") == contents("whole.bin"));
+}
+
 TEST_F(TokenizeFiles, WhatAnotherJobLeftIsNotGoneOnFrom) {
   std::atomic<bool> stop = true;
   const auto leave = [&] {
