@@ -40,7 +40,7 @@ class Run {
   }
 
   bool operator()() {
-    for (; place_.source < job_.sources.size(); ++place_.source) {
+    while (place_.source < job_.sources.size()) {
       const SourceFile& source = job_.sources[place_.source];
       try {
         if (!(is_json_lines(source.path) ? encode_lines(source) : encode_text(source))) {
@@ -53,7 +53,12 @@ class Run {
         throw IoError(fmt::format("{}: {}", source.path, error.what()));
       }
       before_ += source.bytes;
+      ++place_.source;
       place_.offset = place_.line = 0;
+      if (place_.source < job_.sources.size() && !pause()) {
+        save_now();
+        return false;
+      }
     }
     writer_.finish();
     tell();

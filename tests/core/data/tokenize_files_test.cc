@@ -184,6 +184,33 @@ TEST_F(TokenizeFiles, TwoDoNotWriteOneOutput) {
   EXPECT_TRUE(contents("x.bin") == contents("whole.bin"));
 }
 
+TEST_F(TokenizeFiles, StopsAndTellsBetweenSmallFiles) {
+  for (int i = 0; i < 60; ++i) {
+    scratch_.write(fmt::format("small/{}.txt", i), text_.substr(0, 40000));
+  }
+  const auto small = [&](const std::string& output) {
+    TokenizeJob out = job(TokenFormat::kNanogpt, output);
+    out.sources = find_source_files(real_files(), scratch_.path("small"));
+    return out;
+  };
+  TokenizeJob whole = small("whole.bin");
+  int64_t told = 0;
+  whole.report = [&](const TokenizeProgress&) { ++told; };
+  ASSERT_TRUE(run(real_files(), whole));
+  EXPECT_EQ(told, 3);
+  std::atomic<bool> stop = true;
+  ASSERT_FALSE(run(real_files(), small("x.bin"), stop));
+  stop = false;
+  TokenizeJob again = small("x.bin");
+  again.report = [&](const TokenizeProgress& progress) {
+    EXPECT_EQ(progress.resumed_bytes, 40000);
+    stop = true;
+  };
+  ASSERT_FALSE(run(real_files(), again, stop));
+  ASSERT_TRUE(run(real_files(), small("x.bin")));
+  EXPECT_TRUE(contents("x.bin") == contents("whole.bin"));
+}
+
 TEST_F(TokenizeFiles, WhatAnotherJobLeftIsNotGoneOnFrom) {
   std::atomic<bool> stop = true;
   const auto leave = [&] {
