@@ -12,6 +12,8 @@
 namespace mstrain {
 namespace {
 
+constexpr std::string_view kEnd = "<|endoftext|>";
+
 std::vector<std::pair<std::string, int32_t>> read_ids(const NamedText& file) {
   const Json json = parse_json(file.text, file.path);
   if (!json.is_object()) {
@@ -53,6 +55,28 @@ std::vector<std::pair<std::string, std::string>> read_merges(const NamedText& fi
   return out;
 }
 
+// How transformers cuts text for the class that a tokenizer_config.json names.
+void read_class(JsonFields& config, BpeSpec& spec) {
+  spec.add_prefix_space = config.boolean("add_prefix_space", false);
+  std::string name = config.text("tokenizer_class", "GPT2Tokenizer");
+  if (name.ends_with("Fast")) {
+    name.resize(name.size() - std::string_view("Fast").size());
+  }
+  if (name == "Qwen2Tokenizer") {
+    spec.split = SplitPattern::kQwen2;
+    spec.nfc = true;
+    if (spec.add_prefix_space) {
+      config.refuse("add_prefix_space", "true is not supported for Qwen2Tokenizer");
+    }
+  } else if (name != "GPT2Tokenizer" && name != "CodeGenTokenizer") {
+    config.refuse("tokenizer_class",
+                  fmt::format("\"{}\" is not supported with vocabulary and merges alone; "
+                              "GPT2Tokenizer, CodeGenTokenizer and Qwen2Tokenizer are; others "
+                              "need their tokenizer.json",
+                              name));
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<const Tokenizer> tokenizer_from_pair(const NamedText& vocab,
@@ -66,27 +90,28 @@ std::shared_ptr<const Tokenizer> tokenizer_from_pair(const NamedText& vocab,
   spec.merges = read_merges(merges);
   // What transformers looks for.
   spec.files = {{"vocab.json", std::string(vocab.text)}, {"merges.txt", std::string(merges.text)}};
-  const auto end = std::find_if(spec.vocab.begin(), spec.vocab.end(),
-                                [](const auto& token) { return token.first == "<|endoftext|>"; });
-  if (end != spec.vocab.end()) {
-    spec.added.push_back({.content = end->first, .id = end->second, .special = true});
-  }
   if (!added.path.empty()) {
     for (const auto& [content, id] : read_ids(added)) {
-      if (content != "<|endoftext|>") {
-        spec.added.push_back({.content = content, .id = id});
-      } else if (end == spec.vocab.end()) {
-        spec.added.push_back({.content = content, .id = id, .special = true});
-      }
+      spec.added.push_back({.content = content, .id = id, .special = content == kEnd});
     }
     spec.files.push_back({"added_tokens.json", std::string(added.text)});
   }
   if (!config.path.empty()) {
     const Json json = parse_json(config.text, config.path);
-    spec.add_prefix_space = JsonFields(json, config.path).boolean("add_prefix_space", false);
+    JsonFields fields(json, config.path);
+    read_class(fields, spec);
+    // It says all, and more, that an added_tokens.json does.
+    spec.added = hf::read_added_tokens_decoder(fields).value_or(std::move(spec.added));
     spec.named =
         hf::named_tokens({{"tokenizer_config.json", std::string(config.text)}}, vocab.path);
     spec.files.push_back({"tokenizer_config.json", std::string(config.text)});
+  }
+  const auto end = std::find_if(spec.vocab.begin(), spec.vocab.end(),
+                                [](const auto& token) { return token.first == kEnd; });
+  if (end != spec.vocab.end() &&
+      std::none_of(spec.added.begin(), spec.added.end(),
+                   [](const AddedToken& token) { return token.content == kEnd; })) {
+    spec.added.push_back({.content = end->first, .id = end->second, .special = true});
   }
   return std::make_shared<BpeTokenizer>(std::move(spec));
 }

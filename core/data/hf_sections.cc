@@ -1,5 +1,7 @@
 #include "core/data/hf_sections.h"
 
+#include <charconv>
+
 #include "core/base/error.h"
 
 namespace mstrain::hf {
@@ -97,6 +99,21 @@ std::optional<SpecialIds> read_processor(const Json& json, const std::string& wh
                 fmt::format("\"{}\" is not supported; ByteLevel and TemplateProcessing are", type));
 }
 
+// But for its id.
+AddedToken read_added_token(JsonFields& fields) {
+  AddedToken token;
+  token.content = fields.text("content");
+  token.lstrip = fields.boolean("lstrip", false);
+  token.rstrip = fields.boolean("rstrip", false);
+  token.special = fields.boolean("special", false);
+  token.normalized = fields.boolean("normalized", !token.special);
+  if (fields.boolean("single_word", false)) {
+    fields.refuse("single_word", "true is not supported");
+  }
+  fields.finish();
+  return token;
+}
+
 }  // namespace
 
 int32_t token_id(const Json& json, const std::string& where) {
@@ -117,18 +134,31 @@ std::vector<AddedToken> read_added_tokens(JsonFields& top) {
   }
   for (const Json& item : *list) {
     JsonFields fields(item, top.at(fmt::format("added_tokens[{}]", out.size())));
-    AddedToken token;
-    token.id = token_id(fields.required("id"), fields.at("id"));
-    token.content = fields.text("content");
-    token.lstrip = fields.boolean("lstrip", false);
-    token.rstrip = fields.boolean("rstrip", false);
-    token.special = fields.boolean("special", false);
-    token.normalized = fields.boolean("normalized", !token.special);
-    if (fields.boolean("single_word", false)) {
-      fields.refuse("single_word", "true is not supported");
+    const int32_t id = token_id(fields.required("id"), fields.at("id"));
+    out.push_back(read_added_token(fields));
+    out.back().id = id;
+  }
+  return out;
+}
+
+std::optional<std::vector<AddedToken>> read_added_tokens_decoder(JsonFields& config) {
+  const std::string key = "added_tokens_decoder";
+  const Json* tokens = config.find(key);
+  if (tokens == nullptr) {
+    return std::nullopt;
+  }
+  if (!tokens->is_object()) {
+    config.refuse(key, fmt::format("expected an object, found {}", shown(*tokens)));
+  }
+  std::vector<AddedToken> out;
+  for (const auto& [id, token] : tokens->items()) {
+    JsonFields fields(token, fmt::format("{}[\"{}\"]", config.at(key), id));
+    fields.find("__type");
+    out.push_back(read_added_token(fields));
+    const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), out.back().id);
+    if (error != std::errc() || end != id.data() + id.size() || out.back().id < 0) {
+      config.refuse(key, fmt::format("expected ids below 2^31, found \"{}\"", id));
     }
-    fields.finish();
-    out.push_back(std::move(token));
   }
   return out;
 }

@@ -16,6 +16,9 @@ int32_t token_id(const Json& json, const std::string& where);
 
 std::vector<AddedToken> read_added_tokens(JsonFields& top);
 
+// Those of a tokenizer_config.json, where a tokenizer has no tokenizer.json; none: it does not list them.
+std::optional<std::vector<AddedToken>> read_added_tokens_decoder(JsonFields& config);
+
 // What stands around a single text. None where the file does not say: no post-processor, or one
 // that concerns offsets alone.
 std::optional<SpecialIds> read_post_processor(JsonFields& top);

@@ -23,7 +23,8 @@ std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view json, std:
 
 // GPT-2's pair: token to id, and one merge a line below a line "#version". They are
 // encoder.json and vocab.bpe, or vocab.json and merges.txt. `added` is an added_tokens.json,
-// `config` a tokenizer_config.json, of which `add_prefix_space` counts; empty where there is none.
+// `config` a tokenizer_config.json, of which `tokenizer_class` (GPT-2's or Qwen2's), `add_prefix_space`, `added_tokens_decoder` and
+// the tokens that it names count; empty where there is none.
 std::shared_ptr<const Tokenizer> tokenizer_from_pair(const NamedText& vocab,
                                                      const NamedText& merges,
                                                      const NamedText& added = {},

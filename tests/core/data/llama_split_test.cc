@@ -4,15 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/error.h"
 #include "core/data/gpt2_split.h"
 #include "core/data/tokenizer.h"
 #include "core/data/utf8.h"
+#include "tests/core/base/message_of.h"
 #include "tests/core/data/small_tokenizers.h"
 
 namespace mstrain {
 namespace {
 
 using testing::ElementsAre;
+using testing::StartsWith;
 
 std::vector<std::string> llama_pieces(std::string_view text, int digits = 3) {
   const LlamaSplit split(digits);
@@ -78,6 +81,52 @@ TEST(LlamaSplit, PartsOfATextGiveTheIdsOfTheWhole) {
           << "round " << round << ": " << testing::PrintToString(text);
     }
   }
+}
+
+Json special_token(int id, const char* content) {
+  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", false}, {"special", true}};
+}
+
+// As transformers reads these files: <|im_start|> has an id behind the vocabulary's.
+TEST(LlamaSplit, VocabularyAndMergesOfQwen2AreCutByItsPattern) {
+  Json json = by_pattern(kQwen2Pattern, true);
+  Json decoder = Json::object();
+  json["added_tokens"].push_back(special_token(268, "<|im_start|>"));
+  for (Json token : json["added_tokens"]) {
+    const std::string id = token["id"].dump();
+    token.erase("id");
+    decoder[id] = token;
+  }
+  const std::string vocab = json["model"]["vocab"].dump();
+  std::string merges = "#version: 0.2\n";
+  for (const Json& merge : json["model"]["merges"]) {
+    merges += merge.get<std::string>() + "\n";
+  }
+  const auto from = [&](const Json& config) {
+    return tokenizer_from_pair({"vocab.json", vocab}, {"merges.txt", merges}, {},
+                               {"tokenizer_config.json", config.dump()});
+  };
+  const auto tokenizer =
+      from({{"tokenizer_class", "Qwen2TokenizerFast"}, {"added_tokens_decoder", decoder}});
+  const auto expected = read_tokenizer(json);
+  EXPECT_EQ(tokenizer->vocab_size(), 269);
+  Rng rng(6);
+  for (int round = 0; round < 100; ++round) {
+    const std::string text = random_text(rng, 20) + "<|im_start|>" + random_text(rng, 20);
+    ASSERT_EQ(tokenizer->encode(text), expected->encode(text)) << testing::PrintToString(text);
+  }
+  const auto refusal = [&](const Json& config) {
+    return message_of<IoError>([&] { from(config); });
+  };
+  EXPECT_THAT(refusal({{"tokenizer_class", "RobertaTokenizer"}}),
+              StartsWith("tokenizer_config.json.tokenizer_class: \"RobertaTokenizer\" is not"));
+  EXPECT_THAT(refusal({{"added_tokens_decoder", {{"2x", decoder["268"]}}}}),
+              StartsWith("tokenizer_config.json.added_tokens_decoder: expected ids below 2^31"));
+  decoder["268"]["single_word"] = true;
+  EXPECT_THAT(
+      refusal({{"added_tokens_decoder", decoder}}),
+      StartsWith("tokenizer_config.json.added_tokens_decoder[\"268\"].single_word: true is not"));
 }
 
 TEST(LlamaSplit, TextIsComposedWhereTheFileSaysSo) {
