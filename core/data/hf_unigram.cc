@@ -220,6 +220,12 @@ std::shared_ptr<const Tokenizer> read_unigram(JsonFields& top, JsonFields& model
   }
   read_model(model, spec);
   finish_spec(common, spec);
+  for (const AddedToken& token : spec.added) {
+    // The text of one is found as that, or, where a text must not name it, spelled by other pieces.
+    if (token.special && static_cast<size_t>(token.id) < spec.pieces.size()) {
+      spec.pieces[static_cast<size_t>(token.id)].kind = SentencePieceSpec::Kind::kUnused;
+    }
+  }
   if (!common.special && spec.end_of_text) {
     spec.special.after = {*spec.end_of_text};
   }

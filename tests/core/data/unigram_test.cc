@@ -133,6 +133,14 @@ TEST(SentencePieceTokenizer, ReadsTokenizerJson) {
   EXPECT_THAT(make_unigram(json)->encode("  a   ab  "), ElementsAre(7, 3, 6));
 }
 
+TEST(SentencePieceTokenizer, TextThatOnlySpellsASpecialTokenIsNotThatToken) {
+  const auto tokenizer = make_unigram(small_unigram());
+  const std::string text = "a</s>b";
+  EXPECT_THAT(tokenizer->encode(text, std::string(text.size(), '\1')), ElementsAre(7, 2, 5));
+  EXPECT_THAT(tokenizer->encode(text), ElementsAre(7, 1, 3, 5));
+  EXPECT_EQ(tokenizer->decode(Ids{7, 1}), "a</s>");
+}
+
 TEST(SentencePieceTokenizer, UnknownCharactersFallBackToBytes) {
   Json json = small_unigram();
   for (int byte = 0; byte < 256; ++byte) {
