@@ -44,15 +44,20 @@ Evaluator::Flow Evaluator::execute_statement(const Statement& statement, Text& o
                      out);
     case Statement::Kind::kFor: return execute_for(statement, out);
     case Statement::Kind::kSet:
-    case Statement::Kind::kSetBlock: execute_set(statement); break;
+    case Statement::Kind::kSetBlock: return execute_set(statement);
     case Statement::Kind::kMacro:
       check(scope_ == &root_, "a macro inside a loop, a macro or another block is not supported");
       assign(root_.variables, statement.name, Macro{&statement});
       break;
-    case Statement::Kind::kScope: execute_scope(statement, out); break;
-    case Statement::Kind::kFilter:
-      print(filtered(*statement.value, inside(statement.body)), out);
-      break;
+    case Statement::Kind::kScope: return execute_scope(statement, out);
+    case Statement::Kind::kFilter: {
+      Text text;
+      const Flow flow = inside(statement.body, text);
+      if (flow == Flow::kOn) {
+        print(filtered(*statement.value, text), out);
+      }
+      return flow;
+    }
     case Statement::Kind::kBreak: return Flow::kBreak;
     case Statement::Kind::kContinue: return Flow::kContinue;
   }
@@ -86,32 +91,39 @@ void Evaluator::step() { check(++steps_ <= kMostSteps, "the template does not en
 
 Evaluator::Flow Evaluator::execute_for(const Statement& statement, Text& out) {
   const auto items = items_of(statement);
+  bool any_ended = false;  // a turn, at its end
   for (size_t i = 0; i < items->items.size(); ++i) {
     step();
     const Inner inner(*this);
     assign(scope_->variables, "loop", std::make_shared<const LoopState>(LoopState{items, i}));
     give(statement.target, items->items[i]);
-    if (execute(statement.body, out) == Flow::kBreak) {
+    const Flow flow = execute(statement.body, out);
+    if (flow == Flow::kBreak) {
       break;
     }
+    any_ended = any_ended || flow == Flow::kOn;
   }
-  if (!items->items.empty()) {
+  if (any_ended) {
     return Flow::kOn;
   }
   const Inner inner(*this);
   return execute(statement.otherwise, out);
 }
 
-void Evaluator::execute_set(const Statement& statement) {
+Evaluator::Flow Evaluator::execute_set(const Statement& statement) {
   if (statement.kind == Statement::Kind::kSet) {
     give(statement.target, evaluate(*statement.value));
-    return;
+    return Flow::kOn;
   }
-  const Value text = inside(statement.body);
-  give(statement.target, statement.value == nullptr ? text : filtered(*statement.value, text));
+  Text text;
+  const Flow flow = inside(statement.body, text);
+  if (flow == Flow::kOn) {
+    give(statement.target, statement.value == nullptr ? text : filtered(*statement.value, text));
+  }
+  return flow;
 }
 
-void Evaluator::execute_scope(const Statement& statement, Text& out) {
+Evaluator::Flow Evaluator::execute_scope(const Statement& statement, Text& out) {
   std::vector<Value> values;  // in the scope outside
   for (const auto& [name, value] : statement.parameters) {
     values.push_back(evaluate(*value));
@@ -120,7 +132,7 @@ void Evaluator::execute_scope(const Statement& statement, Text& out) {
   for (size_t i = 0; i < values.size(); ++i) {
     assign(scope_->variables, statement.parameters[i].first, values[i]);
   }
-  execute(statement.body, out);
+  return execute(statement.body, out);
 }
 
 void Evaluator::give(const Target& target, const Value& value) {
@@ -147,11 +159,9 @@ void Evaluator::give(const Target& target, const Value& value) {
   }
 }
 
-Text Evaluator::inside(const Body& body) {
+Evaluator::Flow Evaluator::inside(const Body& body, Text& out) {
   const Inner inner(*this);
-  Text out;
-  execute(body, out);
-  return out;
+  return execute(body, out);
 }
 
 // Filters in a row, the innermost of which has nothing to filter yet.

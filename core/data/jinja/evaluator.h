@@ -34,11 +34,11 @@ class Evaluator {
   Flow execute(const Statement& statement, Text& out);
   Flow execute_statement(const Statement& statement, Text& out);
   Flow execute_for(const Statement& statement, Text& out);
-  void execute_set(const Statement& statement);
-  void execute_scope(const Statement& statement, Text& out);
+  Flow execute_set(const Statement& statement);
+  Flow execute_scope(const Statement& statement, Text& out);
   void give(const Target& target, const Value& value);
   std::shared_ptr<const List> items_of(const Statement& loop);
-  Text inside(const Body& body);  // what it prints, in a scope of its own
+  Flow inside(const Body& body, Text& out);  // in a scope of its own
   Value filtered(const Expression& filters, const Value& subject);
   void print(const Value& value, Text& out);
 

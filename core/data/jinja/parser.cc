@@ -55,6 +55,14 @@ class Parser {
     return out;
   }
 
+  // The same, of what Jinja makes a function of.
+  Body body_outside_loops(const std::string& word) {
+    const int outer_loops = std::exchange(loops_, 0);
+    Body out = body_until(word);
+    loops_ = outer_loops;
+    return out;
+  }
+
   Statement statement() {
     const Token word = in_.expect(Token::Kind::kName);
     Statement out{.kind = Kind::kText, .line = word.line};
@@ -71,9 +79,7 @@ class Parser {
       out.kind = Kind::kMacro;
       out.name = in_.expect_name();
       out.parameters = in_.parameters();
-      const int outer_loops = std::exchange(loops_, 0);
-      out.body = body_until("endmacro");
-      loops_ = outer_loops;
+      out.body = body_outside_loops("endmacro");
       return out;
     }
     if (word.text == "with") {
@@ -81,7 +87,7 @@ class Parser {
     }
     if (word.text == "generation") {  // marks answers for training; prints what it holds
       out.kind = Kind::kScope;
-      out.body = body_until("endgeneration");
+      out.body = body_outside_loops("endgeneration");
       return out;
     }
     if (word.text == "filter") {

@@ -49,7 +49,11 @@ const std::map<std::string, Known>& known_tests() {
       {"false",
        {0, [](const Value& v, Values) { return v.boolean() != nullptr && !*v.boolean(); }}},
       {"callable",
-       {0, [](const Value& v, Values) { return v.macro() != nullptr || v.function() != nullptr; }}},
+       {0,
+        [](const Value& v, Values) {
+          return v.macro() != nullptr || v.function() != nullptr || v.loop() != nullptr ||
+                 v.undefined() != nullptr;  // a call of which is Jinja's error
+        }}},
       {"odd", {0, [](const Value& v, Values) { return number(v) % 2 != 0; }}},
       {"even", {0, [](const Value& v, Values) { return number(v) % 2 == 0; }}},
       {"divisibleby",

@@ -92,6 +92,46 @@ TEST(Jinja, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(refusal("{{ " + longer + " }}"), StartsWith("t:1: the expression is more than 200"));
 }
 
+TEST(Jinja, LoopsAreLeftFromBlocksInThem) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{% for i in [1, 2, 3] %}{% with %}{% if i == 2 %}{% break %}{% endif %}{{ i }}"
+       "{% endwith %};{% endfor %}",
+       "1;"},
+      {"{% for i in [1, 2, 3] %}{% with %}{% if i == 2 %}{% continue %}{% endif %}{{ i }}"
+       "{% endwith %};{% endfor %}",
+       "1;3;"},
+      {"{% for i in [1, 2, 3] %}{% filter upper %}a{% if i == 2 %}{% break %}{% endif %}{{ i }}"
+       "{% endfilter %};{% endfor %}",
+       "A1;"},
+      {"{% for i in [1, 2, 3] %}{% set x %}a{% if i == 2 %}{% continue %}{% endif %}{{ i }}"
+       "{% endset %}{{ x }};{% endfor %}",
+       "a1;a3;"},
+      {"{% for i in [1, 2, 3] %}{{ i }}{% break %}{% else %}E{% endfor %}", "1E"},
+      {"{% for i in [1, 2, 3] %}{{ i }}{% continue %}{% else %}E{% endfor %}", "123E"},
+      {"{% for i in [1, 2, 3] %}{{ i }}{% if i == 2 %}{% break %}{% endif %}{% else %}E"
+       "{% endfor %}",
+       "12"},
+      {"{% for i in [1, 2, 3] %}{{ i }}{% if i < 3 %}{% continue %}{% endif %}{% else %}E"
+       "{% endfor %}",
+       "123"},
+      {"{% for j in [1, 2] %}{% for i in [1] %}{% break %}{% else %}{% break %}{% endfor %}x"
+       "{% endfor %}",
+       ""}};
+  for (const auto& [source, text] : cases) {
+    EXPECT_EQ(rendered(source).bytes(), text) << source;
+  }
+  EXPECT_THAT(refusal("{% for i in [1] %}{% generation %}{% break %}{% endgeneration %}"
+                      "{% endfor %}"),
+              HasSubstr("t:1: {% break %} stands in no for"));
+}
+
+TEST(Jinja, WhatIsUndefinedIsCallable) {
+  EXPECT_EQ(rendered("{{ x is callable }} {{ ''.x is callable }} {{ 1 is callable }}"
+                     "{% for i in [1] %} {{ loop is callable }}{% endfor %}")
+                .bytes(),
+            "True True False True");
+}
+
 TEST(Jinja, TextFromOutsideStaysKnownAsThat) {
   const auto outside = [](std::string_view source) {
     const jinja::Text text =
