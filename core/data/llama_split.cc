@@ -52,11 +52,13 @@ SplitPiece LlamaSplit::piece_at(std::string_view text, size_t at) const {
     return up_to(end_of_run(text, second, CharClass::kLetter, classes_));
   }
   if (first.kind == CharClass::kOther || (text[at] == ' ' && after == CharClass::kOther)) {
-    size_t end = end_of_run(text, second, CharClass::kOther, classes_);
+    const size_t signs = end_of_run(text, second, CharClass::kOther, classes_);
+    size_t end = signs;
     while (end < text.size() && is_newline(text[end])) {
       ++end;
     }
-    return up_to(end);
+    // An added token behind white space may take the line ends with it.
+    return {end, end == signs ? end : end_of_run(text, end, CharClass::kSpace, classes_)};
   }
   // White space, up to its last line end; else all but a last character that goes with what follows.
   size_t run = at;

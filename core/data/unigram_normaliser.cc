@@ -98,7 +98,8 @@ size_t UnigramNormaliser::operator()(std::string_view text, const Place& place,
       if (!is_space(character)) {
         writer.put(character);
       } else {
-        if (i == 0 && !writer.after_space() && !out.empty()) {
+        // The sign itself, where it stands in the text, begins the word.
+        if (i == 0 && !writer.after_space() && !out.empty() && !out.ends_with(kSpaceSign)) {
           taken = at;
           kept = out.size();
         }

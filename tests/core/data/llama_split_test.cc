@@ -88,6 +88,22 @@ Json special_token(int id, const char* content) {
           {"rstrip", false}, {"normalized", false}, {"special", true}};
 }
 
+TEST(LlamaSplit, LineEndsBehindSignsMayGoWithAnAddedToken) {
+  Json json = by_pattern(kLlama3Pattern, false);
+  json["added_tokens"].push_back(special_token(268, "<mask>"));
+  json["added_tokens"][1]["lstrip"] = true;
+  const auto tokenizer = read_tokenizer(json);
+  const std::string text = "the ..." + std::string(20, '\n') + std::string(30, ' ') + "<mask> the";
+  const std::vector<int32_t> whole = tokenizer->encode(text);
+  for (size_t cut = 1; cut < text.size(); ++cut) {
+    std::vector<int32_t> ids;
+    EncodeState state;
+    const size_t taken = tokenizer->encode_some(text.substr(0, cut), false, state, ids);
+    tokenizer->encode_some(text.substr(taken), true, state, ids);
+    EXPECT_EQ(ids, whole) << cut;
+  }
+}
+
 // As transformers reads these files: <|im_start|> has an id behind the vocabulary's.
 TEST(LlamaSplit, VocabularyAndMergesOfQwen2AreCutByItsPattern) {
   Json json = by_pattern(kQwen2Pattern, true);

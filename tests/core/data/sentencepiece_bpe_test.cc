@@ -101,6 +101,23 @@ TEST(SentencePieceBpe, PartsOfATextGiveTheIdsOfTheWhole) {
   }
 }
 
+TEST(SentencePieceBpe, ASpaceBehindTheSignItselfBeginsNoWord) {
+  Json json = small_llama();
+  json["normalizer"] = nullptr;
+  json["pre_tokenizer"] = {
+      {"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "always"}, {"split", false}};
+  const auto tokenizer = read_tokenizer(json);
+  const std::string text = "q▁" + std::string(130, ' ') + "the";
+  const Ids whole = tokenizer->encode(text);
+  for (size_t cut = 1; cut < text.size(); ++cut) {
+    Ids ids;
+    EncodeState state;
+    const size_t taken = tokenizer->encode_some(text.substr(0, cut), false, state, ids);
+    tokenizer->encode_some(text.substr(taken), true, state, ids);
+    EXPECT_EQ(ids, whole) << cut;
+  }
+}
+
 TEST(SentencePieceBpe, MergesOfAModelFollowItsScores) {
   // "abc": b c goes first, whose piece has the higher score; of the equal pairs of "aaa" the left one.
   const std::vector<TestPiece> pieces{{"<unk>", 0, 2}, {"<s>", 0, 3}, {"</s>", 0, 3}, {"▁", -9},
