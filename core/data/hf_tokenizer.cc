@@ -118,6 +118,21 @@ std::shared_ptr<const Tokenizer> read_bpe(JsonFields& top, JsonFields& model, Bp
   return std::make_shared<BpeTokenizer>(std::move(spec));
 }
 
+// The template may name ids of another vocabulary.
+std::shared_ptr<const Tokenizer> with_checked_template(std::shared_ptr<const Tokenizer> tokenizer,
+                                                       const JsonFields& top) {
+  const SpecialIds special = tokenizer->special();
+  for (const auto* ids : {&special.before, &special.after}) {
+    for (const int32_t id : *ids) {
+      if (id >= tokenizer->vocab_size()) {
+        top.refuse("post_processor", fmt::format("id {} is not below the vocabulary's size {}", id,
+                                                 tokenizer->vocab_size()));
+      }
+    }
+  }
+  return tokenizer;
+}
+
 }  // namespace
 
 std::shared_ptr<const Tokenizer> tokenizer_from_hf(const NamedText& file,
@@ -149,7 +164,7 @@ std::shared_ptr<const Tokenizer> tokenizer_from_hf(const NamedText& file,
   }
   top.finish();
   if (type == "BPE" && hf::is_over_characters(top)) {
-    return hf::read_sentencepiece_bpe(top, model, std::move(common));
+    return with_checked_template(hf::read_sentencepiece_bpe(top, model, std::move(common)), top);
   }
   if (type == "BPE") {
     BpeSpec spec;
@@ -158,10 +173,10 @@ std::shared_ptr<const Tokenizer> tokenizer_from_hf(const NamedText& file,
     spec.special = std::move(common.special);
     spec.named = std::move(common.named);
     spec.files = std::move(common.files);
-    return read_bpe(top, model, std::move(spec));
+    return with_checked_template(read_bpe(top, model, std::move(spec)), top);
   }
   if (type == "Unigram") {
-    return hf::read_unigram(top, model, std::move(common));
+    return with_checked_template(hf::read_unigram(top, model, std::move(common)), top);
   }
   model.refuse("type", fmt::format("\"{}\" is not supported; BPE and Unigram are", type));
 }

@@ -41,6 +41,10 @@ TEST(BpeFiles, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_THAT(refusal("/model/extra", "1"), HasSubstr("model.extra: unknown field"));
   EXPECT_THAT(refusal("/added_tokens/0/single_word", "true"),
               HasSubstr("single_word: true is not"));
+  EXPECT_THAT(refusal("/post_processor", R"({"type": "TemplateProcessing",
+                      "single": [{"SpecialToken": {"id": "B"}}, {"Sequence": {"id": "A"}}],
+                      "special_tokens": {"B": {"id": "B", "ids": [268], "tokens": ["B"]}}})"),
+              HasSubstr("t.json.post_processor: id 268 is not below the vocabulary's size 268"));
 }
 
 // Programs that pad and cut batches leave how in their files; texts have the same ids.

@@ -28,6 +28,8 @@ TEST(UnigramFiles, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_THAT(refusal("/pre_tokenizer", R"({"type":"BertPreTokenizer"})"), HasSubstr("Bert"));
   EXPECT_THAT(refusal("/decoder/replacement", R"("_")"), HasSubstr("\"_\" is not supported"));
   EXPECT_THAT(refusal("/model/unk_id", "99"), HasSubstr("99 is no piece"));
+  EXPECT_THAT(refusal("/post_processor/special_tokens/<~1s>/ids", "[21]"),
+              HasSubstr("post_processor: id 21 is not below the vocabulary's size 21"));
   EXPECT_THAT(refusal("/model/vocab/3", R"(["x"])"), HasSubstr("vocab[3]: expected a piece"));
   EXPECT_THAT(refusal("/model/vocab/3", R"(["a", 1])"), HasSubstr("\"a\" occurs twice"));
   EXPECT_THAT(refusal("/model/vocab/3", R"(["", 1])"), HasSubstr("piece 3 is empty"));
