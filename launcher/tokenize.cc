@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
@@ -90,9 +91,12 @@ int tokenize(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
     job.output = replaced_file(job.output);
   }
   FileSystem& files = real_files();
+  std::set<std::string> seen;
   for (const std::string& input : inputs) {
-    const std::vector<SourceFile> found = find_source_files(files, input);
-    job.sources.insert(job.sources.end(), found.begin(), found.end());
+    for (SourceFile& source : find_source_files(files, input)) {
+      refuse_twice(seen, source, "--input", input);
+      job.sources.push_back(std::move(source));
+    }
   }
   for (const SourceFile& source : job.sources) {
     refuse_same_file(source.path, job.output, "--output");

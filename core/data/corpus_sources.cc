@@ -1,6 +1,5 @@
 #include "core/data/corpus_sources.h"
 
-#include <filesystem>
 #include <set>
 
 namespace mstrain {
@@ -31,12 +30,7 @@ std::vector<CorpusSource> find_sources(FileSystem& files, const std::vector<Data
       if (is_index_of_pair(files, file.path)) {
         continue;
       }
-      std::error_code error;
-      const std::filesystem::path real = std::filesystem::canonical(file.path, error);
-      if (!error && !seen.insert(real.string()).second) {
-        throw IoError(fmt::format("{}: named twice by the data, the second time by {}", file.path,
-                                  entry.path));
-      }
+      refuse_twice(seen, file, "the data", entry.path);
       sources.back().files.push_back(std::move(file));
     }
   }

@@ -174,6 +174,16 @@ std::vector<SourceFile> find_source_files(FileSystem& files, const std::string& 
   return found;
 }
 
+void refuse_twice(std::set<std::string>& seen, const SourceFile& file, std::string_view by,
+                  const std::string& source) {
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::canonical(file.path, error);
+  if (!error && !seen.insert(real.string()).second) {
+    throw IoError(
+        fmt::format("{}: named twice by {}, the second time by {}", file.path, by, source));
+  }
+}
+
 int64_t time_of_file(const std::string& path) {
   std::error_code error;
   const auto time = std::filesystem::last_write_time(path, error);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/files.h"
@@ -27,6 +29,11 @@ struct SourceFile {
 //   exists.
 std::vector<SourceFile> find_source_files(FileSystem& files, const std::string& source,
                                           std::span<const std::string> extensions = {});
+
+// Throws IoError where `file`, however it is spelled, is one of `seen`, to which it is added otherwise. `by` names who lists files,
+// `source` the one that it comes from.
+void refuse_twice(std::set<std::string>& seen, const SourceFile& file, std::string_view by,
+                  const std::string& source);
 
 // When it was written, by the clock of the file system; 0 where that cannot be told.
 int64_t time_of_file(const std::string& path);

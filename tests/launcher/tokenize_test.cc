@@ -101,6 +101,14 @@ TEST_F(TokenizeCommand, TakesInputsOneAfterTheOther) {
                           run("byte", "b.jsonl", "-", {"--format", "jsonl"}).out);
 }
 
+TEST_F(TokenizeCommand, TakesNoInputTwice) {
+  write_text(folder_ / "text/a.txt", "the end");
+  const CommandResult twice = run("byte", "text", "-", {"--input", folder_ / "text/./a.txt"});
+  EXPECT_EQ(twice.status, 1);
+  EXPECT_THAT(twice.err, HasSubstr("a.txt: named twice by --input, the second time by "));
+  EXPECT_EQ(twice.out, "");
+}
+
 TEST_F(TokenizeCommand, RefusesWhatIsNoTextUnlessAsked) {
   write_text(folder_ / "c.txt.gz", std::string("\x1f\x8b\x08\0\0ab", 7));
   const CommandResult refused = run("byte", "c.txt.gz", folder_ / "c.bin");
