@@ -63,6 +63,7 @@ void read_normalizer(const Json& json, const std::string& where, SentencePieceSp
   } else if (type == "Strip") {
     spec.normal.strip_left = fields.boolean("strip_left", true);
     spec.normal.strip_right = fields.boolean("strip_right", true);
+    spec.normal.strips_white_space = true;
   } else if (type == "Replace") {
     JsonFields pattern(fields.required("pattern"), fields.at("pattern"));
     const std::string content = fields.text("content");

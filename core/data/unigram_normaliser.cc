@@ -10,6 +10,10 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
+bool is_white_space(std::string_view character) {
+  return char_class(decode_utf8(character, 0).code) == CharClass::kSpace;
+}
+
 // Writes a segment's normal form, character by character.
 class Writer {
  public:
@@ -28,9 +32,13 @@ class Writer {
     }
     needs_prefix_ = false;
     out_ += kSpaceSign;
-    after_space_ = true;
+    after_space_ = after_white_space_ = true;
   }
   void put(std::string_view character) {
+    after_white_space_ = spec_.strips_white_space && is_white_space(character);
+    if (stripping_ && after_white_space_) {
+      return;
+    }
     const bool is_there =
         spec_.prefix != NormaliserSpec::Prefix::kAlways && character == kSpaceSign;
     if (needs_prefix_ && !is_there) {
@@ -39,7 +47,8 @@ class Writer {
     out_ += character;
     needs_prefix_ = after_space_ = stripping_ = false;
   }
-  bool after_space() const { return after_space_; }
+  // Or after what may be stripped together with the spaces behind it.
+  bool after_space() const { return after_space_ || after_white_space_; }
 
  private:
   static bool has_prefix(NormaliserSpec::Prefix prefix, bool begins_text) {
@@ -53,7 +62,25 @@ class Writer {
   bool needs_prefix_;
   bool stripping_;
   bool after_space_ = false;
+  bool after_white_space_ = false;
 };
+
+// Where `out` ends without what strip_right takes from it.
+size_t stripped_size(const NormaliserSpec& spec, std::string_view out) {
+  size_t size = out.size();
+  while (size > 0) {
+    size_t begin = size - 1;
+    while (begin > 0 && (static_cast<unsigned char>(out[begin]) >> 6) == 2) {
+      --begin;
+    }
+    const std::string_view last = out.substr(begin, size - begin);
+    if (last != kSpaceSign && !(spec.strips_white_space && is_white_space(last))) {
+      break;
+    }
+    size = begin;
+  }
+  return size;
+}
 
 }  // namespace
 
@@ -77,8 +104,7 @@ UnigramNormaliser::Unit UnigramNormaliser::next_unit(std::string_view text) cons
 }
 
 bool UnigramNormaliser::is_space(std::string_view character) const {
-  return character == " " ||
-         (spec_.any_white_space && char_class(decode_utf8(character, 0).code) == CharClass::kSpace);
+  return character == " " || (spec_.any_white_space && is_white_space(character));
 }
 
 size_t UnigramNormaliser::operator()(std::string_view text, const Place& place,
@@ -113,8 +139,8 @@ size_t UnigramNormaliser::operator()(std::string_view text, const Place& place,
     out.resize(kept);
     return taken;
   }
-  while (spec_.strip_right && out.ends_with(kSpaceSign)) {
-    out.resize(out.size() - kSpaceSign.size());
+  if (spec_.strip_right) {
+    out.resize(stripped_size(spec_, out));
   }
   return text.size();
 }

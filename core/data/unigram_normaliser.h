@@ -28,8 +28,9 @@ struct NormaliserSpec {
 
   std::string charsmap;             // see core/data/charsmap.h
   bool collapse_spaces = false;     // several in a row count as one
-  bool strip_left = false;          // white space at the start of a segment does not count
+  bool strip_left = false;          // spaces at the start of a segment do not count
   bool strip_right = false;         // nor at its end
+  bool strips_white_space = false;  // nor other white space there
   bool any_white_space = false;     // every character with White_Space counts as a space
   Prefix prefix = Prefix::kAlways;  // a space before a segment
 };

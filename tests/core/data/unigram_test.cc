@@ -131,6 +131,10 @@ TEST(SentencePieceTokenizer, ReadsTokenizerJson) {
       "precompiled_charsmap":""},{"type":"Strip","strip_left":false,"strip_right":true},
       {"type":"Replace","pattern":{"Regex":" {2,}"},"content":"▁"}]})");
   EXPECT_THAT(make_unigram(json)->encode("  a   ab  "), ElementsAre(7, 3, 6));
+  EXPECT_THAT(make_unigram(json)->encode("a \n\u00a0 "), ElementsAre(7));
+  json["normalizer"]["normalizers"][1]["strip_left"] = true;
+  EXPECT_THAT(make_unigram(json)->encode("\u3000\n  a\t"), ElementsAre(7));
+  EXPECT_THAT(make_unigram(json)->encode("a\nb"), ElementsAre(7, 2, 5));
 }
 
 TEST(SentencePieceTokenizer, TextThatOnlySpellsASpecialTokenIsNotThatToken) {
@@ -157,9 +161,14 @@ TEST(SentencePieceTokenizer, PartsOfATextGiveTheIdsOfTheWhole) {
   Json split = small_unigram();
   Json plain = small_unigram();
   plain["pre_tokenizer"] = plain["decoder"];
-  const std::shared_ptr<const Tokenizer> all[] = {
-      make_unigram(model_bytes(kPieces)), make_unigram(model_bytes(kPieces, false)),
-      make_unigram(model_bytes(kPieces, true, false)), make_unigram(split), make_unigram(plain)};
+  Json stripped = plain;
+  stripped["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+  const std::shared_ptr<const Tokenizer> all[] = {make_unigram(model_bytes(kPieces)),
+                                                  make_unigram(model_bytes(kPieces, false)),
+                                                  make_unigram(model_bytes(kPieces, true, false)),
+                                                  make_unigram(split),
+                                                  make_unigram(plain),
+                                                  make_unigram(stripped)};
   Rng rng(23);
   for (const auto& tokenizer : all) {
     for (int round = 0; round < 100; ++round) {
