@@ -301,6 +301,18 @@ class OwnGameTest(unittest.TestCase):
         with self.assertRaises(ValueError):
             next(self_play(walk, uniform, games=1, simulations=0))
 
+    def test_games_that_share_a_board_differ(self):
+        game = Game("connect_four")
+
+        def played(seed):
+            games = self_play(game, lambda leaves: (np.zeros((len(leaves), 2)), np.ones((len(leaves), 7))), games=16,
+                              simulations=16, policy="gumbel", at_once=2, seed=seed)
+            return [tuple(each.actions) for each in sorted(games, key=lambda g: g.number)]
+
+        self.assertGreater(len(set(played(1))), 12)
+        self.assertEqual(played(1), played(1))
+        self.assertNotEqual(played(1), played(2))
+
 
 class MuZeroTest(unittest.TestCase):
     def test_a_bandit(self):

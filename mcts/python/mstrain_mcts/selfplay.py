@@ -38,11 +38,11 @@ def self_play(game, evaluator, games, simulations, policy="puct", at_once=64, se
     boards, waiting = [], iter(range(games))
 
     class Board:
-        def __init__(self, slot):
-            self.search = Search(game, policy, seed=seed * 1000003 + slot, discount=discount, **settings)
-            self.active = True
+        active = True
 
         def begin(self, number):
+            # Each game has a search of its own: set_root() draws the same numbers again.
+            self.search = Search(game, policy, seed=seed * 1000003 + number, discount=discount, **settings)
             self.played, self.weight = PlayedGame(number, game.players), 1.0
             self.state = game.initial_state() if start is None else start(number)
             self.pass_chance()
@@ -77,7 +77,7 @@ def self_play(game, evaluator, games, simulations, policy="puct", at_once=64, se
         played.rewards.append(np.zeros(game.players))
         return int(action)
 
-    boards = [Board(slot) for slot in range(at_once)]
+    boards = [Board() for _ in range(at_once)]
     for board in boards:
         board.begin(next(waiting))
     while active := [b for b in boards if b.active]:
