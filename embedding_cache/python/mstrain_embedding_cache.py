@@ -77,12 +77,15 @@ _lib = _load()
 
 
 def _text(function, handle, what):
-    length = function(handle, what.encode(), None, 0)
-    if length < 0:
-        raise Error(_text(_lib.ec_describe, None, "error").decode())
-    out = ctypes.create_string_buffer(length + 1)
-    function(handle, what.encode(), out, length + 1)
-    return out.raw[:length]
+    room = 4096
+    while True:  # each call makes the text anew, which others may have changed
+        out = ctypes.create_string_buffer(room + 1)
+        length = function(handle, what.encode(), out, room + 1)
+        if length < 0:
+            raise Error(_text(_lib.ec_describe, None, "error").decode())
+        if length <= room:
+            return out.raw[:length]
+        room = 2 * length
 
 
 def _check(result):

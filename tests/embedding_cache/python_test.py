@@ -2,6 +2,7 @@
 """The Python module and with it the C wrapper: training, resuming, serving, errors. NumPy and PyTorch are used where they are there.
 Usage: python_test.py <folder of the module> <library>"""
 import array
+import ctypes
 import gc
 import importlib.util
 import os
@@ -40,6 +41,22 @@ def fails(text, call):
     raise AssertionError(f"no error that says {text!r}")
 
 
+def whole_text(sizes):
+    """Of a function whose text is another at each call, as numbers are while others train."""
+    left = iter(sizes)
+
+    def say(_handle, _what, out, capacity):
+        text = b"{" + b"1" * next(left) + b"}"
+        if capacity:
+            ctypes.memmove(out, text[: capacity - 1] + b"\0", min(capacity, len(text) + 1))
+        return len(text)
+
+    text = ec._text(say, None, "stats")
+    assert text[:1] + text[-1:] == b"{}", f"{len(text)} bytes that end in {text[-1:]}"
+
+
+whole_text((8, 9, 10))
+whole_text((5000, 12000, 20000, 20001))
 with tempfile.TemporaryDirectory() as scratch:
     with ec.Cache(options(scratch + "/straight")) as straight:
         assert train(straight, 20) == 4
