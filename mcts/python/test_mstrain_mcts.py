@@ -301,6 +301,20 @@ class OwnGameTest(unittest.TestCase):
         with self.assertRaises(ValueError):
             next(self_play(walk, uniform, games=1, simulations=0))
 
+    def test_games_may_be_over_where_they_begin(self):
+        game = Nim()
+        over = {0, 3, 5}
+
+        def start(number):
+            return np.array((0 if number in over else 9, 0), game.dtype)
+
+        played = sorted(self_play(game, uniform, games=6, simulations=20, at_once=2, start=start), key=lambda g: g.number)
+        self.assertEqual([g.number for g in played], list(range(6)))
+        for each in played:
+            self.assertTrue(each.finished)
+            self.assertEqual(len(each.actions) == 0, each.number in over)
+            self.assertEqual(abs(each.returns[0]), 1)
+
     def test_games_that_share_a_board_differ(self):
         game = Game("connect_four")
 

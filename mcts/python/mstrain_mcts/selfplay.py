@@ -38,8 +38,6 @@ def self_play(game, evaluator, games, simulations, policy="puct", at_once=64, se
     boards, waiting = [], iter(range(games))
 
     class Board:
-        active = True
-
         def begin(self, number):
             # Each game has a search of its own: set_root() draws the same numbers again.
             self.search = Search(game, policy, seed=seed * 1000003 + number, discount=discount, **settings)
@@ -47,6 +45,12 @@ def self_play(game, evaluator, games, simulations, policy="puct", at_once=64, se
             self.state = game.initial_state() if start is None else start(number)
             self.pass_chance()
             self.search.set_root(self.state)
+
+        def end(self, over):
+            self.played.finished = over
+            if over:
+                self.played.returns += self.weight * game.returns_of(self.state)
+            return self.played
 
         def earn(self, paid):
             self.played.returns += self.weight * paid
@@ -77,9 +81,19 @@ def self_play(game, evaluator, games, simulations, policy="puct", at_once=64, se
         played.rewards.append(np.zeros(game.players))
         return int(action)
 
+    def begin_next(board):
+        """The games that are over where they begin, before the one that is to be played."""
+        for number in waiting:
+            board.begin(number)
+            board.active = game.player_of(board.state) != TERMINAL
+            if board.active:
+                return
+            yield board.end(True)
+        board.active = False
+
     boards = [Board() for _ in range(at_once)]
     for board in boards:
-        board.begin(next(waiting))
+        yield from begin_next(board)
     while active := [b for b in boards if b.active]:
         batch = Batch([b.search for b in active], simulations=simulations)
         while len(leaves := batch.gather()):
@@ -96,11 +110,5 @@ def self_play(game, evaluator, games, simulations, policy="puct", at_once=64, se
                 for each in way:
                     board.search.advance(each)
                 continue
-            board.played.finished = over
-            if over:
-                board.played.returns += board.weight * game.returns_of(board.state)
-            yield board.played
-            number = next(waiting, None)
-            board.active = number is not None
-            if board.active:
-                board.begin(number)
+            yield board.end(over)
+            yield from begin_next(board)
