@@ -1,5 +1,9 @@
 """Tests of the installed module: python -m unittest test_mstrain_mcts."""
+import contextlib
+import sys
+import types
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -211,12 +215,56 @@ class ShippedGameTest(unittest.TestCase):
             Batch([], simulations=10)
         with self.assertRaisesRegex(SearchError, r"advance\(-1\)"):
             searches[0].advance(-1)
+        with self.assertRaisesRegex(SearchError, r"advance\(4294967299\)"):  # 3, in 32 bits
+            searches[0].advance(2**32 + 3)
         with self.assertRaisesRegex(SearchError, "simulations is -3"):
             searches[0].run(simulations=-3)
         with self.assertRaisesRegex(SearchError, "graph is searched by run"):
             search = Search(self.game, "graph")
             search.set_root(self.game.initial_state())
             Batch([search], simulations=10).gather()
+
+    def test_only_players_observe(self):
+        poker, state = Game("kuhn_poker"), self.game.initial_state()
+        for action in (0, 3, 1, 4, 2):
+            state = self.game.after(state, action)
+        self.assertEqual(self.game.observation(state, 1).shape, (18,))
+        for game, s, player in ((self.game, state, None), (self.game, state, 2), (self.game, state, -1),
+                                (poker, poker.initial_state(), None)):
+            with self.assertRaisesRegex(SearchError, "observation of player -?[12]; expected 0 to 1"):
+                game.observation(s, player)
+
+    def test_one_value_of_a_torch_module_is_the_only_players(self):
+        class Tensor(np.ndarray):  # as much of PyTorch as an evaluator asks for
+            def to(self, device):
+                return self
+
+            float = cpu = lambda self: self
+
+            def numpy(self):
+                return np.asarray(self)
+
+        torch = types.ModuleType("torch")
+        torch.inference_mode = contextlib.nullcontext
+        torch.from_numpy = lambda array: array.view(Tensor)
+        torch.softmax = lambda logits, axis: (np.exp(logits) / np.exp(logits).sum(axis, keepdims=True)).view(Tensor)
+
+        class Module:
+            def __init__(self, game):
+                self.game = game
+
+            def to(self, device):
+                return self
+
+            def __call__(self, observations):
+                return [np.full((len(observations), n), 0.5, np.float32).view(Tensor) for n in (1, self.game.max_actions)]
+
+        with unittest.mock.patch.dict(sys.modules, {"torch": torch}):
+            for name in ("peg_solitaire", "connect_four"):
+                search = Search(Game(name), policy="puct", seed=1)
+                search.set_root(search.game.initial_state())
+                search.run(simulations=20, evaluator=TorchEvaluator(Module(search.game)))
+                self.assertEqual(search.summary()["simulations"], 20)
 
     def test_a_torch_module_is_an_evaluator(self):
         try:

@@ -107,8 +107,11 @@ class Game:
 
     def observation(self, state, player=None):
         """The network input that `player` (else the player to move) sees."""
+        player = self.player_of(state) if player is None else player
+        if not 0 <= player < self.players:  # CHANCE and TERMINAL among them
+            raise c.SearchError(1, f"game: observation of player {player}; expected 0 to {self.players - 1}")
         out = np.zeros(self.observation_size, np.float32)
-        self._do("observe", self._copy(state), self.player_of(state) if player is None else player, c.floats(out))
+        self._do("observe", self._copy(state), int(player), c.floats(out))
         return out
 
 

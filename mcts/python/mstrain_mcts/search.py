@@ -11,9 +11,11 @@ class Leaves:
 
     observations [n, size]   seen by the player to move (size 0 where the game has none)
     movers       [n]         the player to move
-    states       [n]         of the game's dtype"""
+    states       [n]         of the game's dtype
+    players                  of the game"""
 
     def __init__(self, game, states, observations):
+        self.players = game.players
         self.states, self.observations = states, observations
         self.movers = np.fromiter((game.player_of(s) for s in states), np.int32, len(states))
 
@@ -31,7 +33,7 @@ def by_player(values, movers):
 
 class TorchEvaluator:
     """A PyTorch module as an evaluator: module(observations [n, size]) -> (values, logits). values [n, players], which begin with
-    the player to move; or [n, 1], for two players whose results sum to zero. logits [n, max_actions]."""
+    the player to move; or [n, 1], for one player, or two whose results sum to zero. logits [n, max_actions]."""
 
     def __init__(self, module, device="cpu"):
         self.module, self.device = module.to(device), device
@@ -42,7 +44,7 @@ class TorchEvaluator:
         with torch.inference_mode():
             values, logits = self.module(torch.from_numpy(leaves.observations).to(self.device))
             values, priors = values.float().cpu().numpy(), torch.softmax(logits.float(), 1).cpu().numpy()
-        if values.shape[1] == 1:
+        if values.shape[1] == 1 and leaves.players == 2:
             values = np.concatenate([values, -values], 1)
         return by_player(values, leaves.movers), priors
 
@@ -105,7 +107,7 @@ class Search:
         self._call("set_root", self.game._copy(state))
 
     def advance(self, action):
-        if action < 0:
+        if not 0 <= action < self.game.max_actions:  # which 32 bits might make another one
             raise c.SearchError(1, f"search: advance({action}): not a legal action at the root")
         self._call("advance", int(action))
 
