@@ -103,6 +103,9 @@ class GraphSearch {
 
   template <class E>
   void evaluate(Node& node, const S& state, E& evaluator, SearchCounters& counters);
+  template <class E>
+  void descend(std::vector<uint32_t>& path, std::vector<uint32_t>& taken, E& evaluator,
+               SearchCounters& counters);
   uint32_t choose(const Node& node) const;
   Values edge_value(const EdgeInfo& e) const {
     Values v = nodes_[e.child].value;
@@ -232,6 +235,49 @@ uint32_t GraphSearch<S, Select>::choose(const Node& node) const {
   return best;
 }
 
+// From the root to a node that is new, the game's end or a repetition.
+template <GameState S, class Select>
+template <class E>
+void GraphSearch<S, Select>::descend(std::vector<uint32_t>& path, std::vector<uint32_t>& taken,
+                                     E& evaluator, SearchCounters& counters) {
+  S state = *root_;
+  path.assign(1, root_node_);
+  taken.clear();
+  for (;;) {
+    Node& node = nodes_[path.back()];
+    if (const int player = state.player(); node.player != player) [[unlikely]] {
+      fail("game: states of equal hash() have player {} and player {} to move",
+           static_cast<int>(node.player), player);
+    }
+    if (node.player == kTerminal) {
+      node.own = node.value = state.returns();
+      node.visits = 1;
+      return;
+    }
+    check(node.player != kChance, "search: a graph has no chance nodes; use Search");
+    if (node.count == 0) {
+      evaluate(node, state, evaluator, counters);
+      return;
+    }
+    const uint32_t edge = choose(node);
+    node.on_path = true;
+    state.apply(edges_[edge].action);
+    taken.push_back(edge);
+    if constexpr (HasRewards<S>) {
+      edges_[edge].reward = state.rewards();
+    }
+    if (edges_[edge].child == kNone) {
+      const auto [child, is_new] = node_of(state);
+      edges_[edge].child = child;
+      transpositions_ += is_new ? 0 : 1;
+    }
+    path.push_back(edges_[edge].child);
+    if (nodes_[path.back()].on_path) {
+      return;  // a repetition: its value as known
+    }
+  }
+}
+
 template <GameState S, class Select>
 template <Evaluator<S> E>
 typename GraphSearch<S, Select>::Result GraphSearch<S, Select>::run(E& evaluator,
@@ -244,41 +290,13 @@ typename GraphSearch<S, Select>::Result GraphSearch<S, Select>::run(E& evaluator
   std::vector<uint32_t> path;   // nodes
   std::vector<uint32_t> taken;  // edges
   do {
-    S state = *root_;
-    path.assign(1, root_node_);
-    taken.clear();
-    for (;;) {
-      Node& node = nodes_[path.back()];
-      if (const int player = state.player(); node.player != player) [[unlikely]] {
-        fail("game: states of equal hash() have player {} and player {} to move",
-             static_cast<int>(node.player), player);
+    try {
+      descend(path, taken, evaluator, result.counters);
+    } catch (...) {  // of the game or the evaluator: marks that stay would be taken for repetitions
+      for (const uint32_t node : path) {
+        nodes_[node].on_path = false;
       }
-      if (node.player == kTerminal) {
-        node.own = node.value = state.returns();
-        node.visits = 1;
-        break;
-      }
-      check(node.player != kChance, "search: a graph has no chance nodes; use Search");
-      if (node.count == 0) {
-        evaluate(node, state, evaluator, result.counters);
-        break;
-      }
-      const uint32_t edge = choose(node);
-      node.on_path = true;
-      state.apply(edges_[edge].action);
-      taken.push_back(edge);
-      if constexpr (HasRewards<S>) {
-        edges_[edge].reward = state.rewards();
-      }
-      if (edges_[edge].child == kNone) {
-        const auto [child, is_new] = node_of(state);
-        edges_[edge].child = child;
-        transpositions_ += is_new ? 0 : 1;
-      }
-      path.push_back(edges_[edge].child);
-      if (nodes_[path.back()].on_path) {
-        break;  // a repetition: its value as known
-      }
+      throw;
     }
     refresh_path(path, taken);
     ++simulation_;
