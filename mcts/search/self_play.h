@@ -70,7 +70,6 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
     PlayedGame<S> game;
     Random rng;
     float weight = 1;  // what a reward of the next step counts
-    bool active = false;
     // Searches in a row by which each player has little to hope for.
     std::array<int64_t, 2> hopeless{};
   };
@@ -102,7 +101,6 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
     boards[i].game = {.number = number};
     boards[i].rng = Random(config.seed, ~static_cast<uint64_t>(number));
     boards[i].weight = 1;
-    boards[i].active = true;
     boards[i].hopeless = {};
     search.begin_game(i, static_cast<uint64_t>(number));
     search.set_root(i, start(number));
@@ -111,8 +109,31 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
           "self-play: resign_below needs a game of one or two players; this one has {}", players);
     play_chance(i);
   };
+  const auto end_game = [&](int64_t i, bool finished) {
+    Board& board = boards[i];
+    board.game.finished = finished;
+    if (finished && !board.game.given_up) {
+      const ReturnsOf<S> last = search.tree(i).root().returns();
+      for (int p = 0; p < S::kPlayers; ++p) {
+        board.game.returns[p] += board.weight * last[p];
+      }
+    }
+    const std::lock_guard lock(mutex);
+    sink(std::move(board.game));
+  };
+  // Game `number`, or where that is over at once the next of its board that is not. False: none is left.
+  const auto begin_games = [&](int64_t i, int64_t number) {
+    for (; number < options.first_game + options.games; number += trees) {
+      begin_game(i, number);
+      if (search.tree(i).root().player() != kTerminal) {
+        return true;
+      }
+      end_game(i, true);
+    }
+    return false;
+  };
   for (int64_t i = 0; i < trees; ++i) {
-    begin_game(i, options.first_game + i);
+    begin_games(i, options.first_game + i);
   }
   // Whether the player to move ends the game here, after a search that valued it so.
   const auto gives_up = [&](Board& board, const S& root, double value) {
@@ -132,17 +153,14 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
   };
   const auto turn = [&](int64_t i) {
     Board& board = boards[i];
-    if (!board.active) {
-      return false;
-    }
     const Tree<S, P>& tree = search.tree(i);
     const S root = tree.root();
-    if (root.player() != kTerminal && gives_up(board, root, tree.root_value())) {
+    if (gives_up(board, root, tree.root_value())) {
       for (int p = 0; p < std::min(2, S::kPlayers); ++p) {
         board.game.returns[p] = p == board.game.gives_up ? min_return(root) : max_return(root);
       }
       board.game.given_up = true;
-    } else if (root.player() != kTerminal) {
+    } else {
       PlayedMove<S> move{root, {}, tree.root_edges(), tree.root_value(), {}};
       check(!move.edges.empty(), "self-play: {} simulations do not reach any action",
             options.simulations);
@@ -173,23 +191,9 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
     }
     const bool finished = board.game.given_up || search.tree(i).root().player() == kTerminal;
     if (finished || static_cast<int64_t>(board.game.moves.size()) >= options.max_moves) {
-      board.game.finished = finished;
-      if (finished && !board.game.given_up) {
-        const ReturnsOf<S> last = search.tree(i).root().returns();
-        for (int p = 0; p < S::kPlayers; ++p) {
-          board.game.returns[p] += board.weight * last[p];
-        }
-      }
       const int64_t next = board.game.number + trees;
-      {
-        const std::lock_guard lock(mutex);
-        sink(std::move(board.game));
-      }
-      if (next >= options.first_game + options.games) {
-        board.active = false;
-        return false;
-      }
-      begin_game(i, next);
+      end_game(i, finished);
+      return begin_games(i, next);
     }
     return true;
   };

@@ -1,7 +1,10 @@
 // Games that a search plays against itself.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
+#include <vector>
 
 #include "mcts/any_search.h"
 #include "mcts/evaluators.h"
@@ -135,6 +138,28 @@ TEST(SelfPlay, WithoutSimulationsIsAnError) {
             "uct", {.seed = 2}, {.games = 3, .simulations = simulations},
             [](int64_t) { return any_game(Nim{}); }, evaluator, [](PlayedGame<AnyGame>&&) {}),
         Error);
+  }
+}
+
+TEST(SelfPlay, TellsGamesThatAreOverWhereTheyBegin) {
+  RandomRollout rollout;
+  AnyEvaluator<AnyGame> evaluator(rollout);
+  for (const std::vector<int64_t>& over : {std::vector<int64_t>{4}, {6}, {11}, {4, 5, 6, 8, 11}}) {
+    const auto is_over = [&](int64_t n) {
+      return std::find(over.begin(), over.end(), n) != over.end();
+    };
+    std::map<int64_t, PlayedGame<AnyGame>> games;
+    any_searches().self_play(
+        "uct", {.seed = 2},
+        {.batch = BatchOptions{2, 1, 1}, .games = 8, .first_game = 4, .simulations = 20},
+        [&](int64_t n) { return any_game(Nim{.stones = is_over(n) ? 0 : 5}); }, evaluator,
+        [&](PlayedGame<AnyGame>&& game) { games.emplace(game.number, std::move(game)); });
+    EXPECT_EQ(games.size(), 8U);
+    for (const auto& [number, game] : games) {
+      EXPECT_TRUE(game.finished);
+      EXPECT_EQ(game.moves.empty(), is_over(number));
+      EXPECT_EQ(std::abs(game.returns[0]), 1);
+    }
   }
 }
 
