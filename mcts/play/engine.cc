@@ -26,6 +26,7 @@ Engine::Engine(const Game& game, const Options& options, uint64_t seed, int64_t 
       rollout_{.rollouts = options.rollouts,
                .discount = static_cast<float>(options.search.discount)},
       evaluator_(evaluator),
+      plans_a_run_(game.hides() || options.policy == "open_loop" || options.policy == "gumbel"),
       budget_(options.budget(simulations)) {
   const SearchConfig config = usable(options.search, seed);
   try {
@@ -87,7 +88,7 @@ void Engine::advance(Action action) {
 }
 
 Analysis Engine::think(const std::function<void(const Analysis&)>& show) {
-  const int parts = game_.hides() ? 1 : 10;
+  const int parts = plans_a_run_ ? 1 : 10;
   Analysis out;
   for (int part = 0; part < parts; ++part) {
     Budget share = budget_;

@@ -37,7 +37,7 @@ class Engine {
   void set_root(const AnyGame& state);
   void advance(Action action);
 
-  // The whole budget; `show` is called with what is known about ten times meanwhile.
+  // The whole budget; `show` is called with what is known, about ten times meanwhile where a search can go on.
   Analysis think(const std::function<void(const Analysis&)>& show);
   Analysis think() { return report(run(budget_)); }
   Action chosen() const { return chosen_; }
@@ -57,6 +57,7 @@ class Engine {
   std::unique_ptr<AnySearch<AnyGame>> named_;  // or of another one
   RandomRollout rollout_;
   AnyEvaluator<AnyGame>* evaluator_;  // null: rollout_
+  bool plans_a_run_;  // or begins each anew, so that ten of a tenth are no more than one
   Budget budget_;
   AnyGame root_;
   Action chosen_{};

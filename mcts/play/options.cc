@@ -176,6 +176,9 @@ void check_go_together(const Options& o, const Asked& asked) {
         "--parallelism: batched plays many games at once: it belongs to --selfplay without "
         "--opponent-sims");
   }
+  if (asked.parallelism == Parallelism::kBatched && o.milliseconds > 0) {
+    throw ConfigError("--time: self-play in batches counts simulations; expected --sims");
+  }
   if (o.json && (o.task == Task::kPlay || o.task == Task::kList)) {
     throw ConfigError("--json: belongs to --analyze, --selfplay or --bench");
   }

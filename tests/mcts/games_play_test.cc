@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -250,7 +251,24 @@ TEST_F(PlayTest, PlaysWithAPerson) {
   EXPECT_EQ(run({"--game", "kuhn_poker", "--sims", "100"}, "").status, 0);
 }
 
+TEST_F(PlayTest, ShowsAllSimulationsOfAPolicyThatBeginsAnewWithEachRun) {
+  const auto table = [&](std::vector<std::string> arguments, const std::string& policy) {
+    arguments.insert(arguments.end(),
+                     {"--game", "connect_four", "--sims", "1000", "--policy", policy});
+    const Ran ran = run(arguments);
+    EXPECT_EQ(ran.status, 0) << ran.errors;
+    const size_t begin = ran.out.find("  action ");
+    const size_t end = std::min(ran.out.find("\n  value ", begin), ran.out.find("\n\nbest", begin));
+    return ran.out.substr(begin, end - begin);
+  };
+  for (const char* policy : {"gumbel", "open_loop"}) {
+    EXPECT_EQ(table({"--human", "none"}, policy), table({"--analyze", ""}, policy)) << policy;
+  }
+}
+
 TEST_F(PlayTest, NamesWhatIsWrong) {
+  expect_refused({"--game", "go", "--selfplay", "2", "--time", "5", "--parallelism", "batched"},
+                 {"--time", "--sims"});
   expect_refused({"--game", "conect_four"}, {"conect_four", "did you mean connect_four?"});
   expect_refused({}, {"--game", "tic_tac_toe"});
   expect_refused({"--gane", "go"}, {"--gane", "--game"});
