@@ -145,6 +145,7 @@ mst_mcts_game table() {
       .observe =
           [](void*, const void* state, int player, float* out) {
             return guarded([&] {
+              check(player >= 0 && player < S::kPlayers, "game: observe of player {}", player);
               as<S>(state).observe(player, {out, static_cast<size_t>(S::kObservationSize)});
             });
           },

@@ -139,6 +139,18 @@ TEST(CApiErrors, ABrokenGameIsACodeInEveryMode) {
   }
 }
 
+TEST(CApiErrors, OnlyPlayersObserve) {
+  const mst_mcts_game* game = nullptr;
+  ASSERT_EQ(mst_mcts_find_game("kuhn_poker", &game), MST_MCTS_OK);
+  std::vector<std::byte> state(game->state_size);
+  ASSERT_EQ(mst_mcts_initial_state(game, state.data()), MST_MCTS_OK);
+  std::vector<float> seen(game->observation_size);
+  for (const int player : {-2, -1, 0, 1, 2}) {
+    EXPECT_EQ(game->observe(game->context, state.data(), player, seen.data()) == 0,
+              player == 0 || player == 1);
+  }
+}
+
 TEST(CApiErrors, ABrokenGameIsACodeInRandomPlay) {
   const mst_mcts_budget budget{100, 0, 0};
   const State start{0};
