@@ -152,14 +152,13 @@ void HotRows::let_go(Batch& batch) {
 
 LeavingRows HotRows::changed(size_t most) {
   LeavingRows out;
-  for (; out.slots.size() < most && looked_at_ < capacity_; ++looked_at_) {
+  // All round: rows behind may have changed since they were passed.
+  for (uint64_t i = 0; out.slots.size() < most && i < capacity_; ++i) {
     if (const Slot slot = looked_at_; slots_->is_used(slot) && slots_->is_dirty(slot)) {
       add(out, slot);
       slots_->set_dirty(slot, false);
     }
-  }
-  if (out.slots.empty()) {
-    looked_at_ = 0;
+    looked_at_ = (looked_at_ + 1) % capacity_;
   }
   return out;
 }

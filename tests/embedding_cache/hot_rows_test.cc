@@ -188,6 +188,26 @@ TEST(HotRows, GiveBackNewerRowsWhileACommitIsWritten) {
   }
 }
 
+TEST(HotRows, TellRowsThatChangeBehindAPartOfTheOthers) {
+  const TempDirectory directory;
+  Cache cache = Cache::open(options_of(directory / "rows", StoreKind::kMemory, 100));
+  HotRows hot(cache, 0, 6);
+  const auto learn = [&](const std::vector<Id>& ids, uint64_t step) {
+    std::vector<uint32_t> inverse(ids.size());
+    std::iota(inverse.begin(), inverse.end(), 0U);
+    hot.learned(hot.hold(ids, inverse, step));
+  };
+  learn({1, 2, 3, 4}, 1);
+  const std::vector<Id> first = hot.changed(2).ids;
+  ASSERT_EQ(first.size(), 2U);
+  learn(first, 2);
+  std::set<Id> left;
+  for (LeavingRows some; !(some = hot.changed(3)).slots.empty();) {
+    left.insert(some.ids.begin(), some.ids.end());
+  }
+  EXPECT_EQ(left, (std::set<Id>{1, 2, 3, 4}));
+}
+
 TEST(HotRows, RefuseWhatDoesNotFitAndLeaveItAsItWas) {
   const TempDirectory directory;
   Cache cache = Cache::open(options_of(directory / "rows", StoreKind::kMemory, 100));
