@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -230,6 +231,14 @@ class Core : public std::enable_shared_from_this<Core> {
   void learn(TicketState& ticket, std::span<const OptimizerKind> kinds,
              const std::function<RowSums()>& sums, const RowKernel& kernel,
              std::optional<float> lr_scale);
+  // `learning` of tables, as whoever reads rows holds it.
+  struct Still {
+    std::vector<std::shared_lock<FairSharedMutex>> shared;
+    std::vector<std::unique_lock<FairSharedMutex>> alone;
+  };
+  // No row of the tickets' tables learns while this is held, and those of the tickets are of the newest step.
+  Still hold_still(std::span<const HeldLookup> lookups);
+  // Whoever calls holds `learning`.
   void catch_up(const TicketState& ticket);
   bool is_fetched(uint32_t table, std::span<const Id> ids) const;
   void require_batches_alone(const char* call) const;

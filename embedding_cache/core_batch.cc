@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <shared_mutex>
+#include <set>
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
@@ -344,12 +344,39 @@ void Core::check_order(const TicketState& ticket, const char* call) {
         options.bounded_staleness);
 }
 
+Core::Still Core::hold_still(std::span<const HeldLookup> lookups) {
+  std::set<uint32_t> read;
+  for (const HeldLookup& lookup : lookups) {
+    read.insert(lookup.ticket->table);
+  }
+  Still out;
+  for (const uint32_t table : read) {
+    out.shared.emplace_back(at(table).learning);
+  }
+  if (std::none_of(lookups.begin(), lookups.end(), [&](const HeldLookup& lookup) {
+        return at(lookup.ticket->table).past.is_any_late(lookup.ticket->records);
+      })) {
+    return out;
+  }
+  // Held alone until they are read: other steps could come between writing and sharing, time and again.
+  out.shared.clear();
+  for (const uint32_t table : read) {
+    if (at(table).layout.learns_always()) {
+      out.alone.emplace_back(at(table).learning);
+    } else {
+      out.shared.emplace_back(at(table).learning);
+    }
+  }
+  for (const HeldLookup& lookup : lookups) {
+    catch_up(*lookup.ticket);
+  }
+  return out;
+}
+
 void Core::gather(std::span<const HeldLookup> lookups, Tile tile) {
   const auto start = std::chrono::steady_clock::now();
-  std::vector<uint32_t> read;
   for (const HeldLookup& lookup : lookups) {
     check_ticket(*lookup.ticket, "gather");
-    read.push_back(lookup.ticket->table);
   }
   {
     const std::lock_guard lock(mutex_);
@@ -357,15 +384,7 @@ void Core::gather(std::span<const HeldLookup> lookups, Tile tile) {
       check_order(*lookup.ticket, "gather");
     }
   }
-  for (const HeldLookup& lookup : lookups) {
-    catch_up(*lookup.ticket);
-  }
-  std::sort(read.begin(), read.end());
-  read.erase(std::unique(read.begin(), read.end()), read.end());
-  std::vector<std::shared_lock<FairSharedMutex>> learning;
-  for (const uint32_t table : read) {
-    learning.emplace_back(at(table).learning);
-  }
+  const Still still = hold_still(lookups);
   constexpr size_t kChunk = 2048;  // positions, about
   struct Share {
     PoolJob job;
@@ -410,8 +429,8 @@ void Core::rows(const TicketState& ticket, std::vector<const float*>& out) {
     const std::lock_guard lock(mutex_);
     check_order(ticket, "rows");
   }
-  catch_up(ticket);
-  const std::shared_lock learning(at(ticket.table).learning);
+  const HeldLookup lookup{.ticket = &ticket};
+  const Still still = hold_still(std::span(&lookup, 1));
   check_shadow(ticket);
   out.resize(ticket.records.size());
   std::transform(ticket.records.begin(), ticket.records.end(), out.begin(),

@@ -125,8 +125,8 @@ void Core::learn(TicketState& ticket, std::span<const OptimizerKind> kinds,
           ticket.step, table.training.front()->step);
     save_frozen(ticket.table, ticket.slots);
   }
-  catch_up(ticket);
   const std::lock_guard learning(table.learning);
+  catch_up(ticket);
   const RowSums of_ids = sums();
   std::vector<uint32_t> skipped;
   try {
@@ -175,7 +175,6 @@ void Core::catch_up(const TicketState& ticket) {
     const std::lock_guard lock(mutex_);
     save_frozen(ticket.table, ticket.slots);
   }
-  const std::lock_guard learning(table.learning);
   workers_->parallel_for(std::ssize(ticket.records), kRowsOfAPast, [&](int64_t begin, int64_t end) {
     table.past.catch_up(std::span(ticket.records)
                             .subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));

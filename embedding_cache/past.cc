@@ -39,6 +39,11 @@ void Past::add(std::span<const PastStep> steps) {
   }
 }
 
+bool Past::is_any_late(std::span<std::byte* const> records) const {
+  return !steps_.empty() && std::any_of(records.begin(), records.end(),
+                                        [&](const std::byte* record) { return is_late(record); });
+}
+
 void Past::catch_up(std::span<std::byte* const> records) const {
   std::vector<std::byte*> late;
   std::copy_if(records.begin(), records.end(), std::back_inserter(late),

@@ -19,6 +19,7 @@ class Past {
   void add(const PastStep& step);
   void add(std::span<const PastStep> steps);
 
+  bool is_any_late(std::span<std::byte* const> records) const;
   // Thread-safe, as long as nothing is added.
   void catch_up(std::span<std::byte* const> records) const;
   // The record as it is where it has gone through all steps: itself, or what is then in `space`.

@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <numeric>
+#include <thread>
 
 #include "core/base/error.h"
 #include "core/base/rng.h"
@@ -221,6 +224,43 @@ TEST(Past, RowsHaveTheBitsOfATableWhoseRowsAllLearnAtEveryStep) {
       }
     }
   }
+}
+
+// Half of the rows are in the batches, and with gradients of zero all stay equal.
+TEST(Past, AGatherBesideTrainingIsOfOneStep) {
+  constexpr size_t kRows = 400;
+  Options options = options_of("", OptimizerKind::kSgd, StoreKind::kMemory, kRows);
+  options.check_shadow = false;
+  options.tables[0].segments.resize(1);
+  options.tables[0].segments[0].init = {.kind = InitKind::kConstant, .scale = 1};
+  options.tables[0].segments[0].optimizer.l2 = 1e-3F;  // they differ from step to step to the end
+  Cache cache = Cache::open(options);
+  std::vector<Id> ids(kRows);
+  std::iota(ids.begin(), ids.end(), Id{0});
+  std::atomic<bool> has_ended = false;
+  std::thread trainer([&] {
+    const std::vector<float> gradients(kRows / 2 * kVector);
+    for (uint64_t step = 1; step <= 6000; ++step) {
+      Ticket ticket = cache.prefetch(0, std::span(ids).first(kRows / 2), step);
+      cache.wait(ticket);
+      cache.update(ticket, gradients);
+      cache.release(std::move(ticket));
+    }
+    has_ended = true;
+  });
+  std::vector<float> weights(kRows * kVector);
+  int torn = 0;
+  int gathered = 0;
+  while (!has_ended) {
+    Ticket ticket = cache.prefetch(0, ids, 1, Use::kRead);
+    cache.wait(ticket);
+    cache.gather(ticket, weights.data(), kVector);
+    cache.release(std::move(ticket));
+    torn += std::count(weights.begin(), weights.end(), weights[0]) == std::ssize(weights) ? 0 : 1;
+    ++gathered;
+  }
+  trainer.join();
+  EXPECT_EQ(torn, 0) << "of " << gathered;
 }
 
 TEST(Past, RefusesWhatItCannotGoThrough) {
