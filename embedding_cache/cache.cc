@@ -51,6 +51,7 @@ const TicketState& Ticket::state() const {
 }
 
 uint64_t Ticket::step() const { return state().step; }
+bool Ticket::has_learned() const { return state().updated; }
 size_t Ticket::positions() const { return state().batch.inverse.size(); }
 std::span<const Id> Ticket::ids() const { return state().batch.unique; }
 std::span<const uint32_t> Ticket::inverse() const { return state().batch.inverse; }

@@ -60,6 +60,8 @@ class Ticket {
 
   bool is_open() const { return state_ != nullptr; }
   uint64_t step() const;
+  // Since an update, also one that threw because some gradients were not finite.
+  bool has_learned() const;
   size_t positions() const;         // ids given to prefetch
   std::span<const Id> ids() const;  // the distinct ones, in the order of their first occurrence
   std::span<const uint32_t> inverse() const;  // per position: index into ids()

@@ -65,9 +65,19 @@ bool Stream::next() {
 bool Stream::learn(std::span<const float> gradients, float lr_scale) {
   check(!open_.empty() && open_.front().step() == step_,
         "embedding_cache: stream: step {} has learned, or next() was not called", step_);
-  cache_->update(open_.front(), gradients, GradientsOf::kPositions, lr_scale);
-  cache_->release(std::move(open_.front()));
-  open_.pop_front();
+  const auto let_go = [this] {
+    cache_->release(std::move(open_.front()));
+    open_.pop_front();
+  };
+  try {
+    cache_->update(open_.front(), gradients, GradientsOf::kPositions, lr_scale);
+  } catch (...) {
+    if (open_.front().has_learned()) {
+      let_go();
+    }
+    throw;
+  }
+  let_go();
   return step_ == commit_at(step_);
 }
 

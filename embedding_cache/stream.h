@@ -43,6 +43,7 @@ class Stream {
   // Weights of the batch, [positions, width]: a copy, where gradients may be written.
   std::span<float> values() { return values_; }
   // With the optimizers of the options, learning rates but FTRL's times `lr_scale`. True where a commit is due: no ticket is open then.
+  // Where it throws because gradients are not finite, the others have learned, and so has the step; after other errors it has not.
   bool learn(std::span<const float> gradients, float lr_scale = 1.0F);
   // Gives back the batches that have not learned, for a commit before one is due: step() is then the last one that has. next() goes on behind it, and asks for
   // their ids again.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "core/base/error.h"
@@ -165,6 +166,35 @@ TEST(Exactness, BatchesThatAreGivenBackLeaveNothingBehind) {
   }
   EXPECT_EQ(cache.commit_step(3), 3U);
   EXPECT_EQ(cache.digest(), straight.digest());
+}
+
+// Rows without a finite gradient do not learn, the others of the batch have, once.
+TEST(Exactness, AStreamGoesOnBehindABatchOfWhichARowDidNotLearn) {
+  Options options = small_table_in("");
+  options.tables[0].segments = {{.width = 1,
+                                 .optimizer = {.kind = OptimizerKind::kSgd, .lr = 1},
+                                 .init = {.kind = InitKind::kZero}}};
+  const std::vector<Id> ids{1, 2};
+  for (const bool stops : {false, true}) {
+    const TempDirectory directory;
+    options.directory = directory.path();
+    Cache cache = Cache::open(options);
+    Stream stream(cache, 0, {.steps = 4}, [&](uint64_t) { return std::span<const Id>(ids); });
+    ASSERT_TRUE(stream.next());
+    EXPECT_THROW(stream.learn(std::vector<float>{NAN, 1}), Error);
+    if (stops) {
+      stream.stop();
+    }
+    EXPECT_EQ(stream.step(), 1U);
+    ASSERT_TRUE(stream.next());
+    EXPECT_EQ(stream.step(), 2U);
+    EXPECT_EQ(stream.values()[0], 0);
+    EXPECT_EQ(stream.values()[1], -1);
+    EXPECT_THROW(stream.learn(std::vector<float>{1}), Error) << "two rows are needed";
+    stream.learn(std::vector<float>{1, 1});
+    stream.stop();
+    EXPECT_EQ(cache.commit_step(2), 1U);
+  }
 }
 
 // One stream a table, side by side, as a model with several tables needs them.
