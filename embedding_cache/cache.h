@@ -205,9 +205,9 @@ class Cache {
   // Writes the rows that learned, or were loaded, after commit `since` (0: all) as one file; tombstones name the rows that are gone. `with_state`
   // decides whether the optimizer state goes along. Reads the sorted files with such rows, not the others. No ticket may be open.
   ExportSummary export_delta(CommitId since, const std::string& path, bool with_state = true);
-  // Takes over the rows and tombstones of a file that has the state, begins no later than what is here ends, and ends no earlier. One of
-  // everything takes the place of all rows, and its tombstones are the rows that went. A row that is here must not be newer than its
-  // successor. No ticket may be open.
+  // Takes over the rows and tombstones of a file that has the state, begins no later than what is here ends, ends no earlier, and is not of a
+  // run that has gone back to before what is here. One of everything takes the place of all rows, and its tombstones are the rows that went.
+  // A row that is here must not be newer than its successor. No ticket may be open.
   ExportSummary import_delta(const std::string& path);
   // Bulk load: records (layout().record_bytes() each, updates > 0) of ascending ids, none older than the row that it replaces. No ticket may
   // be open.

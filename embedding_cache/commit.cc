@@ -4,7 +4,6 @@
 #include <charconv>
 
 #include "core/base/error.h"
-#include "core/base/json.h"
 #include "core/io/digest.h"
 
 namespace mstrain::embedding_cache {
@@ -94,8 +93,31 @@ bool has_manifest(FileSystem& files, const std::string& directory, CommitId id) 
 }
 
 bool comes_from(const CommitInfo& commit, CommitId older) {
-  return older <= commit.id && std::find(commit.abandoned.begin(), commit.abandoned.end(), older) ==
-                                   commit.abandoned.end();
+  return older <= commit.id && !commit.abandoned.contains(older);
+}
+
+void put_line(OrderedJson& json, const std::map<CommitId, uint64_t>& abandoned, const char* key,
+              const CommitAt& at) {
+  for (const auto& [id, step] : abandoned) {
+    json["abandoned"].push_back(id);
+    json["abandoned_steps"].push_back(step);
+  }
+  if (at.id != 0) {
+    json[key] = {at.id, at.step};
+  }
+}
+
+void take_line(const Json& json, std::map<CommitId, uint64_t>& abandoned, const char* key,
+               CommitAt& at) {
+  const std::vector<CommitId> ids = json.value("abandoned", std::vector<CommitId>());
+  std::vector<uint64_t> steps = json.value("abandoned_steps", std::vector<uint64_t>());
+  steps.resize(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    abandoned[ids[i]] = steps[i];
+  }
+  if (json.contains(key)) {
+    at = {json.at(key).at(0).get<CommitId>(), json.at(key).at(1).get<uint64_t>()};
+  }
 }
 
 void write_manifest(FileSystem& files, const std::string& directory, const CommitInfo& info) {
@@ -107,9 +129,7 @@ void write_manifest(FileSystem& files, const std::string& directory, const Commi
   json["seed"] = info.seed;
   json["store"] = info.store;
   json["options"] = info.options;
-  if (!info.abandoned.empty()) {
-    json["abandoned"] = info.abandoned;
-  }
+  put_line(json, info.abandoned, "taken", info.taken);
   json["tables"] = OrderedJson::array();
   for (const CommitTable& table : info.tables) {
     json["tables"].push_back(
@@ -150,7 +170,7 @@ CommitInfo parse_manifest(std::string_view text, const std::string& name) {
     info.seed = json.at("seed").get<uint64_t>();
     info.store = json.at("store").get<std::string>();
     info.options = json.at("options").get<std::string>();
-    info.abandoned = json.value("abandoned", info.abandoned);
+    take_line(json, info.abandoned, "taken", info.taken);
     for (const Json& table : json.at("tables")) {
       info.tables.push_back({.name = table.at("name").get<std::string>(),
                              .schema = table.at("schema").get<std::string>(),

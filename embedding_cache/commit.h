@@ -3,11 +3,13 @@
 // The manifest names each file with size and digest and ends in a line with its own SHA-256.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/base/json.h"
 #include "embedding_cache/row.h"
 #include "embedding_cache/row_store.h"
 
@@ -22,20 +24,32 @@ struct CommitTable {
   uint64_t rows = 0;
 };
 
+struct CommitAt {
+  CommitId id = 0;  // 0: none
+  uint64_t step = 0;
+};
+
 struct CommitInfo {
   CommitId id = 0;
   CommitId parent = 0;  // what the run had resumed from or committed before
   uint64_t step = 0;
   uint64_t seed = 0;
   std::string store;
-  std::string options;              // YAML
-  std::vector<CommitId> abandoned;  // older ones that it does not come from
+  std::string options;  // YAML
+  // Older ones that it does not come from, and their steps (0: not known), removed ones too, of which copies and readers may have rows.
+  std::map<CommitId, uint64_t> abandoned;
+  CommitAt taken;  // where the last delta that was imported comes from, in its own cache
   std::vector<CommitTable> tables;
   std::vector<StoreFile> files;  // names relative to the commit's folder
 };
 
 // Whether `commit` is `older` or comes from it: else the run has gone back to what was before `older` since, and no steps tell the difference.
 bool comes_from(const CommitInfo& commit, CommitId older);
+// What manifests and deltas say of it. Taking throws Json::exception.
+void put_line(OrderedJson& json, const std::map<CommitId, uint64_t>& abandoned, const char* key,
+              const CommitAt& at);
+void take_line(const Json& json, std::map<CommitId, uint64_t>& abandoned, const char* key,
+               CommitAt& at);
 
 // state.bin: what a table is besides its rows.
 struct TableState {

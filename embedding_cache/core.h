@@ -330,8 +330,9 @@ class Core : public std::enable_shared_from_this<Core> {
   CommitId newest_ = 0;  // id in use on disk
   std::unique_ptr<PendingCommit> pending_;
   std::map<CommitId, uint64_t> kept_;  // complete commits of this line, and their steps
-  // Newer than one that was resumed from: what is here does not come from them.
-  std::vector<CommitId> abandoned_;
+  // Newer than one that was resumed from, with their steps: what is here does not come from them. Removed ones too.
+  std::map<CommitId, uint64_t> abandoned_;
+  CommitAt taken_;  // the newest commit that the last imported delta knew
   bool closed_ = false;
 
   std::shared_ptr<Sweep> sweep_;         // of the next evict()

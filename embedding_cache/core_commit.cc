@@ -54,7 +54,8 @@ CommitInfo Core::begin_commit(uint64_t step) {
                   .seed = options.seed,
                   .store = store_->name(),
                   .options = print_options(options),
-                  .abandoned = abandoned_};
+                  .abandoned = abandoned_,
+                  .taken = taken_};
   for (const auto& table : tables) {
     check(table->learned_step <= step,
           "embedding_cache: commit of step {}, but table \"{}\" has learned step {}", step,
@@ -335,7 +336,11 @@ void Core::commit(CommitId id, std::optional<std::span<const CommitId>> needed) 
   const auto is_needed = [&](CommitId each) {
     return needed && std::find(needed->begin(), needed->end(), each) != needed->end();
   };
-  std::erase_if(abandoned_, [&](CommitId each) { return !is_needed(each) && remove(each); });
+  for (const auto& [each, step] : abandoned_) {
+    if (!is_needed(each) && has_manifest(*files, options.directory, each)) {
+      remove(each);
+    }
+  }
   std::vector<CommitId> old;  // ascending
   for (auto each = kept_.begin(); each->first != id; ++each) {
     old.push_back(each->first);

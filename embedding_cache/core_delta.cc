@@ -29,8 +29,12 @@ ExportSummary Core::export_delta(CommitId since, const std::string& path, bool w
     since_step = read_manifest(*files, options.directory, since).step;
   }
   flush_dirty(lock);
-  DeltaHead head{
-      .since = since, .since_step = since_step, .step = newest_step(), .with_state = with_state};
+  DeltaHead head{.since = since,
+                 .since_step = since_step,
+                 .step = newest_step(),
+                 .with_state = with_state,
+                 .at = {committed_, committed_step_},
+                 .abandoned = abandoned_};
   for (const auto& table : tables) {
     head.tables.push_back(
         {.name = table->options.name,
@@ -72,6 +76,8 @@ ExportSummary Core::import_delta(const std::string& path) {
         path, head.since_step, head.since, newest_step());
   check(head.step >= newest_step(), "{}: ends at step {}, this cache holds step {} already", path,
         head.step, newest_step());
+  check_line(head, path, "cache", {committed_, committed_step_});
+  check_line(head, path, "cache", taken_);
   flush_dirty(lock);
   // Of a file of everything, which names no row that has gone.
   std::vector<std::vector<Id>> stay(tables.size());
@@ -88,6 +94,7 @@ ExportSummary Core::import_delta(const std::string& path) {
     table->learned_step = std::max(table->learned_step, head.step);
     table->last_step = std::max(table->last_step, table->learned_step);
   }
+  taken_ = head.at;
   ExportSummary summary;
   for (uint32_t t = 0; head.since == 0 && t < tables.size(); ++t) {
     summary.tombstones += forget_others(t, std::move(stay[t]));

@@ -31,14 +31,12 @@ void Core::open(CommitId wanted) {
   }
   const CommitId chosen = choose_commit(wanted, complete);
   const CommitInfo info = chosen == 0 ? CommitInfo() : read_manifest(*files, directory, chosen);
+  abandoned_ = info.abandoned;
+  taken_ = info.taken;
   for (const CommitId id : complete) {
-    if (!comes_from(info, id)) {
-      abandoned_.push_back(id);
-      continue;
-    }
-    kept_[id] = 0;
+    uint64_t& step = (comes_from(info, id) ? kept_ : abandoned_)[id];
     try {
-      kept_[id] = read_manifest(*files, directory, id).step;
+      step = read_manifest(*files, directory, id).step;
     } catch (const IoError&) {
       // A damaged one that was passed over: what was forgotten since stays known.
     }

@@ -21,6 +21,7 @@ std::string print_head(const DeltaHead& head) {
   json["since_step"] = head.since_step;
   json["step"] = head.step;
   json["with_state"] = head.with_state;
+  put_line(json, head.abandoned, "at", head.at);
   json["tables"] = OrderedJson::array();
   for (const DeltaTable& table : head.tables) {
     json["tables"].push_back({{"name", table.name},
@@ -39,6 +40,7 @@ DeltaHead parse_head(std::string_view text, const std::string& path) {
     head.since_step = json.at("since_step").get<uint64_t>();
     head.step = json.at("step").get<uint64_t>();
     head.with_state = json.at("with_state").get<bool>();
+    take_line(json, head.abandoned, "at", head.at);
     for (const Json& table : json.at("tables")) {
       head.tables.push_back({.name = table.at("name").get<std::string>(),
                              .schema = table.at("schema").get<std::string>(),
@@ -56,6 +58,16 @@ DeltaHead parse_head(std::string_view text, const std::string& path) {
 }
 
 }  // namespace
+
+void check_line(const DeltaHead& head, const std::string& path, const char* who, CommitAt has) {
+  const auto abandoned = head.abandoned.find(has.id);
+  check(head.since == 0 || has.id == 0 || abandoned == head.abandoned.end() ||
+            abandoned->second != has.step,
+        "{}: of another line of the run, which has gone back to what was before commit {} of step "
+        "{}; this {} comes from that one; expected a delta of its line, or a new {} and an export "
+        "of everything",
+        path, has.id, has.step, who, who);
+}
 
 DeltaWriter::DeltaWriter(FileSystem& files, const std::string& path, const DeltaHead& head)
     : file_(files, path), head_(head) {

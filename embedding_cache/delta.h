@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "core/io/atomic_file.h"
+#include "embedding_cache/commit.h"
 #include "embedding_cache/row_store.h"
 
 namespace mstrain::embedding_cache {
@@ -27,8 +29,14 @@ struct DeltaHead {
   uint64_t since_step = 0;
   uint64_t step = 0;
   bool with_state = true;
+  CommitAt at;                             // the newest commit where it was made
+  std::map<CommitId, uint64_t> abandoned;  // as there
   std::vector<DeltaTable> tables;
 };
+
+// Throws Error for a delta since a commit of a cache that has gone back to what was before `has`, from which whoever takes it comes: steps do
+// not tell. Nor does the number alone, since rows that were imported have commits with numbers of their own.
+void check_line(const DeltaHead& head, const std::string& path, const char* who, CommitAt has);
 
 // Appears under its name with finish(); before that nothing is there.
 class DeltaWriter {

@@ -94,6 +94,7 @@ struct Generation {
   std::vector<std::unique_ptr<ReaderTable>> tables;
   uint64_t step = 0;
   bool is_replaced = false;  // by a delta of everything, with the others that came after it
+  CommitAt taken;            // the newest commit that the last delta knew
 
   const ReaderTable& at(uint32_t table) const {
     check(table < tables.size(), "embedding_cache: table {} of {}", table, tables.size());
@@ -155,6 +156,7 @@ static std::unique_ptr<Generation> open_generation(FileSystem& files, const Read
         out->from.options.tables[t], out->from.pasts[t], out->from.info.seed, options.host_rows));
   }
   out->step = out->from.info.step;
+  out->taken = out->from.info.taken;
   return out;
 }
 
@@ -363,6 +365,10 @@ ExportSummary Reader::apply_delta(const std::string& path) {
         head.since_step, now.step);
   check(head.step >= now.step, "{}: ends at step {}, this reader holds step {} already", path,
         head.step, now.step);
+  if (!now.is_replaced) {
+    check_line(head, path, "reader", {now.from.info.id, now.from.info.step});
+  }
+  check_line(head, path, "reader", now.taken);
   if (head.since == 0) {  // it names no row that has gone
     now.is_replaced = true;
     for (const auto& table : now.tables) {
@@ -392,6 +398,7 @@ ExportSummary Reader::apply_delta(const std::string& path) {
     (rows == nullptr ? summary.tombstones : summary.rows) += ids.size();
   });
   now.step = head.step;
+  now.taken = head.at;
   return summary;
 }
 

@@ -44,7 +44,8 @@ class Reader {
   void lookup(uint32_t table, std::span<const Id> ids, float* out, size_t stride,
               bool* found = nullptr) const;
   // Rows and tombstones of a delta that starts at or before step(), and ends no earlier; kept in memory. An export of everything takes the place
-  // of all that there is. Error for one that leaves a gap, IoError for a damaged file, with nothing changed. Thread-safe.
+  // of all that there is. Error for one that leaves a gap, or is of a run that has gone back to before what is here; IoError for a damaged file;
+  // with nothing changed. Thread-safe.
   ExportSummary apply_delta(const std::string& path);
   // Moves to commit `commit` of the directory, or with 0 to the newest that is intact, where that is of a later step than step(); true if it
   // moved. Rows in memory are read anew before lookups see the commit; deltas taken so far are dropped. IoError where a commit asked for by id

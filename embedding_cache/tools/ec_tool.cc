@@ -152,7 +152,11 @@ int export_commit(const Arguments& args) {
   const CommitStore commit = open_commit(files, directory, args.number("--commit", 0));
   const CommitId since = args.number("--since", 0);
   const bool with_state = !args.has("--weights-only");
-  DeltaHead head{.since = since, .step = commit.info.step, .with_state = with_state};
+  DeltaHead head{.since = since,
+                 .step = commit.info.step,
+                 .with_state = with_state,
+                 .at = {commit.info.id, commit.info.step},
+                 .abandoned = commit.info.abandoned};
   if (since != 0) {
     check(has_manifest(files, directory, since), "--since {}: {} holds no such commit", since,
           directory);

@@ -108,7 +108,7 @@ TEST(Commit, AbandonedStaysWhileItIsNeeded) {
       cache.export_delta(1, directory / "delta");
       cache.commit(cache.prepare(50), needed);
       EXPECT_EQ(read_manifest(real_files(), directory.path(), 5).abandoned,
-                std::vector<CommitId>{3});
+                (std::map<CommitId, uint64_t>{{2, 20}, {3, 30}}));
     }
     EXPECT_EQ(Cache::resume(options, 3).digest(), golden.at(30));
     Cache cache = Cache::resume(options, 5);

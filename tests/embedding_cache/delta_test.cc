@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <map>
+#include <memory>
 #include <thread>
 
 #include "core/base/error.h"
@@ -178,6 +179,58 @@ TEST(Deltas, DeltasAreTakenWithoutGaps) {
   copy.import_delta(directory / "second");
   copy.import_delta(directory / "third");
   EXPECT_EQ(copy.digest(), cache.digest());
+}
+
+// Of a run that has gone back to an earlier commit, whose steps fit.
+TEST(Deltas, DeltasOfAnotherLineAreRefused) {
+  for (const StoreKind store : stores()) {
+    const TempDirectory directory;
+    std::filesystem::create_directories(directory.path());
+    Options options = one_table(directory / "from", store);
+    options.keep = 9;
+    auto cache = std::make_unique<Cache>(Cache::open(options));
+    Cache copy = Cache::open(one_table(directory / "to", store));
+    learn(*cache, 0, std::vector<Id>{1}, 30);
+    const CommitId first = cache->commit_step(30);
+    learn(*cache, 0, std::vector<Id>{1}, 40);
+    const CommitId second = cache->commit_step(50);
+    cache->export_delta(0, directory / "old");
+    cache.reset();
+    Reader reader = Reader::open({.directory = options.directory});
+    EXPECT_EQ(reader.commit(), second);
+    copy.import_delta(directory / "old");
+    copy.commit_step(50);
+    Reader of_copy = Reader::open({.directory = directory / "to"});
+
+    cache = std::make_unique<Cache>(Cache::resume(options, first));
+    learn(*cache, 0, std::vector<Id>{2}, 60);
+    for (const uint64_t step : {60, 61}) {
+      cache->export_delta(first, directory / "other");
+      const auto refuses = [&](const char* who) {
+        return testing::ThrowsMessage<Error>(
+            testing::AllOf(testing::HasSubstr("other: of another line of the run"),
+                           testing::HasSubstr("commit 2 of step 50; this " + std::string(who))));
+      };
+      const std::string digest = copy.digest();
+      EXPECT_THAT([&] { reader.apply_delta(directory / "other"); }, refuses("reader"));
+      EXPECT_THAT([&] { of_copy.apply_delta(directory / "other"); }, refuses("reader"));
+      EXPECT_THAT([&] { copy.import_delta(directory / "other"); }, refuses("cache"));
+      EXPECT_EQ(copy.digest(), digest);
+      EXPECT_EQ(reader.step(), 50U);
+      cache->commit_step(step);  // removes the second one
+      learn(*cache, 0, std::vector<Id>{3}, step + 1);
+    }
+    cache->export_delta(0, directory / "all");
+    cache->export_delta(first, directory / "other");
+    for (Reader* each : {&reader, &of_copy}) {
+      each->apply_delta(directory / "all");
+      each->apply_delta(directory / "other");
+    }
+    Cache fresh = Cache::open(one_table(directory / "fresh", store));
+    fresh.import_delta(directory / "all");
+    fresh.import_delta(directory / "other");
+    EXPECT_EQ(fresh.digest(), cache->digest());
+  }
 }
 
 // A tombstone is needed as long as some delta may have to tell it.
