@@ -22,14 +22,18 @@ Types infer_transpose(std::span<const TensorType> in, const Attrs& attrs) {
   const Shape& axes = attrs.ints("axes");
   std::vector<bool> seen(kMaxRank, false);
   Shape shape;
-  for (int64_t axis : axes) {
-    if (axes.rank() != in[0].shape.rank() || axis < 0 || axis >= axes.rank() ||
-        seen[static_cast<size_t>(axis)]) {
-      throw ShapeError(fmt::format("{} is not an order of the dims of {}", to_string(axes),
-                                   to_string(in[0].shape)));
+  bool orders = axes.rank() == in[0].shape.rank();
+  for (int i = 0; orders && i < axes.rank(); ++i) {
+    const int64_t axis = axes[i];
+    orders = axis >= 0 && axis < axes.rank() && !seen[static_cast<size_t>(axis)];
+    if (orders) {
+      seen[static_cast<size_t>(axis)] = true;
+      shape.push_back(in[0].shape[static_cast<int>(axis)]);
     }
-    seen[static_cast<size_t>(axis)] = true;
-    shape.push_back(in[0].shape[static_cast<int>(axis)]);
+  }
+  if (!orders) {
+    throw ShapeError(fmt::format("{} is not an order of the dims of {}", to_string(axes),
+                                 to_string(in[0].shape)));
   }
   return {{in[0].dtype, shape}};
 }

@@ -33,6 +33,15 @@ TEST(Slicing, ReadsAsInNumPy) {
             (Numbers{4}));
 }
 
+TEST(Orders, OfAllDimsAreAskedForWithEachOnce) {
+  for (const Shape& axes : {Shape{}, Shape{0}, Shape{0, 0}, Shape{1, 2}, Shape{0, 1, 2}}) {
+    EXPECT_THAT(error_of([&] { return transpose(grid(), axes); }),
+                testing::HasSubstr("not an order of the dims of [3, 4]"))
+        << to_string(axes);
+  }
+  EXPECT_EQ(item(transpose(f64({7}, {}), Shape{})), 7);
+}
+
 TEST(Sizes, BeyondWhat64BitsCountAreAnErrorAtTheCallersLine) {
   constexpr int64_t kHuge = int64_t{1} << 62;
   const auto expect_error = [](const std::function<Tensor()>& make) {
