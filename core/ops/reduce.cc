@@ -100,8 +100,10 @@ Tensors vjp_sum(const Application& node, std::span<const Tensor> ct) {
 Tensors jvp_extremum(const Application& node, std::span<const Tensor> t) {
   const Tensor& x = node.inputs[0];
   const Shape& axes = node.attrs.ints("axes");
-  const Tensor chosen = cast(equal(x, with_dims(node.outputs[0], x.shape(), axes)), x.dtype());
-  return {sum(t[0] * chosen, axes) / sum(chosen, axes)};
+  // Short types count no further than to 65,504, or exactly to 256.
+  const Tensor chosen =
+      cast(equal(x, with_dims(node.outputs[0], x.shape(), axes)), accumulation_dtype(x.dtype()));
+  return {cast(sum(widened(t[0]) * chosen, axes) / sum(chosen, axes), t[0].dtype())};
 }
 
 // For each element the product of the others along `axis`: of those before it and those after it.

@@ -386,5 +386,17 @@ TEST(DerivativeEdges, OfProductsOfZerosInEveryOrder) {
   }
 }
 
+TEST(DerivativeEdges, OfTheGreatestIsSharedAmongAllThatTie) {
+  for (const auto& [dtype, ties] : {std::pair(Dtype::kF16, 70000), std::pair(Dtype::kBF16, 300)}) {
+    const Tensor x = zeros({dtype, {ties}});
+    const auto greatest = [](const Tensor& t) { return cast(max(t), Dtype::kF32); };
+    const Tensor each = cast(grad(greatest)(x), Dtype::kF64);
+    // The share of one, rounded to a number of few bits.
+    EXPECT_NEAR(item(sum(each)), 1, 4e-3) << name_of(dtype);
+    const Tensor tangent = jvp(greatest, x, full({ties}, 1, dtype)).second;
+    EXPECT_EQ(item(tangent), 1) << name_of(dtype);
+  }
+}
+
 }  // namespace
 }  // namespace mstrain
