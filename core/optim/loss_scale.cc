@@ -17,7 +17,9 @@ LossScaleState next_loss_scale(const PrecisionConfig& config, const LossScaleSta
   const Tensor taken = state.taken + 1;
   const Tensor grows = taken >= config.loss_scale_interval;
   const Tensor lower = maximum(state.scale * config.loss_scale_backoff, config.loss_scale_min);
-  const Tensor higher = where(grows, state.scale * config.loss_scale_growth, state.scale);
+  const Tensor grown = state.scale * config.loss_scale_growth;
+  // Gradients of exactly 0 bear any factor.
+  const Tensor higher = where(logical_and(grows, is_finite(grown)), grown, state.scale);
   return {where(finite, higher, lower), where(logical_and(finite, logical_not(grows)), taken, 0)};
 }
 

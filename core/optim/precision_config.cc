@@ -1,6 +1,7 @@
 #include "core/optim/precision_config.h"
 
 #include <cmath>
+#include <limits>
 
 #include "core/base/error.h"
 
@@ -69,6 +70,21 @@ void check_precision_config(const PrecisionConfig& config, const YamlNode& tree)
   unused("loss_scale_backoff", config.loss_scale_backoff == defaults.loss_scale_backoff);
   unused("loss_scale_interval", config.loss_scale_interval == defaults.loss_scale_interval);
   unused("loss_scale_min", config.loss_scale_min == defaults.loss_scale_min);
+  const auto holds = [&](const char* key, double scale) {
+    constexpr float kLeast = std::numeric_limits<float>::min();
+    constexpr float kMost = std::numeric_limits<float>::max();
+    if (!(scale >= static_cast<double>(kLeast) && scale <= static_cast<double>(kMost))) {
+      config_fail(tree, fmt::format("precision.{}", key),
+                  fmt::format("{} is none of fp32, in which losses are; expected {:.3g} to {:.3g}",
+                              scale, kLeast, kMost));
+    }
+  };
+  if (config.scales_dynamically()) {
+    holds("loss_scale_init", config.loss_scale_init);
+    holds("loss_scale_min", config.loss_scale_min);
+  } else {
+    holds("loss_scale", config.first_loss_scale());
+  }
   if (config.loss_scale_min > config.loss_scale_init) {
     config_fail(tree, "precision.loss_scale_min",
                 fmt::format("{} is more than precision.loss_scale_init {}", config.loss_scale_min,

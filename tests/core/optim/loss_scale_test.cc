@@ -93,6 +93,13 @@ INSTANTIATE_TEST_SUITE_P(
                    1,
                    1,
                    {{false, 4, 0}, {false, 16, 0}, {true, 8, 0}, {false, 32, 0}}},
+        ScaleTrace{"stays_finite",
+                   0x1p126,
+                   4,
+                   0.5,
+                   1,
+                   1,
+                   {{false, 0x1p126, 0}, {true, 0x1p125, 0}, {false, 0x1p127, 0}}},
         ScaleTrace{
             "never_grows", 32, 1, 0.5, 1, 1, {{false, 32, 0}, {true, 16, 0}, {false, 16, 0}}}),
     [](const auto& info) { return info.param.name; });
@@ -118,6 +125,19 @@ TEST(PrecisionSection, IsCheckedAsAWhole) {
                 c.loss_scale_init = 0.5;
               }),
               HasSubstr("more than precision.loss_scale_init 0.5"));
+  for (const double scale : {1e39, 1e-46}) {
+    EXPECT_THAT(message([&](auto& c) {
+                  c.params = FloatType::kFp16;
+                  c.loss_scale = LossScale(NoneOr<OrWord<double, DynamicWord>>(scale));
+                }),
+                HasSubstr("precision.loss_scale: "));
+    EXPECT_THAT(message([&](auto& c) {
+                  c.params = FloatType::kFp16;
+                  c.loss_scale_min = std::min(scale, 1.0);
+                  c.loss_scale_init = scale;
+                }),
+                HasSubstr("precision.loss_scale_init: "));
+  }
   EXPECT_EQ(message([](auto& c) {
               c.params = FloatType::kBf16;
               c.grads = FloatType::kBf16;
