@@ -23,9 +23,14 @@ namespace {
 // Raises the rate before every step, and ends the run where the loss diverges.
 class RateRamp final : public Callback {
  public:
-  RateRamp(const FindLrConfig& config, RateCurve& curve) : config_(config), curve_(curve) {}
+  RateRamp(const TrainConfig& config, RateCurve& curve)
+      : config_(config.find_lr), least_scale_(config.precision.loss_scale_min), curve_(curve) {}
 
   void on_step(Trainer& trainer, const StepMetrics& metrics) override {
+    if (std::isfinite(metrics.loss) && !std::isfinite(metrics.grad_norm) &&
+        metrics.loss_scale > least_scale_) {
+      return;  // skipped, as the scale comes down to what gradients bear: of no matter to the rate
+    }
     if (!std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm)) {
       trainer.end(Trainer::End::kFinished,
                   fmt::format("the loss is no number at rate {:.3g}", metrics.lr));
@@ -53,6 +58,7 @@ class RateRamp final : public Callback {
 
  private:
   const FindLrConfig& config_;
+  const double least_scale_;
   RateCurve& curve_;
   double mean_ = 0;
   double least_ = std::numeric_limits<double>::infinity();
@@ -190,7 +196,7 @@ FoundRate find_lr(FileSystem& given_files, const TrainConfig& given, const YamlN
   Progress progress(config, run.plan.units, first);
   const RunStart run_start{0, start.command, {}};
   RunRecord record(directory, config, run.plan, run_start);
-  RateRamp ramp(config.find_lr, found.curve);
+  RateRamp ramp(config, found.curve);
   const auto write = [&](const char* status, const std::string& reason) {
     if (!first) {
       return;

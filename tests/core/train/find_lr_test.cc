@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/base/rng.h"
+#include "tests/core/base/message_of.h"
 #include "tests/core/train/fit.h"
 
 namespace mstrain {
@@ -121,6 +122,30 @@ TEST_F(FindLrRun, StopsWhereTheLossDivergesAndLeavesTheRunAlone) {
               HasSubstr("\"find_lr\":{\"ended\":"));
   EXPECT_EQ(real_files().list(join_path(found.directory, "checkpoints")).size(), 0U);
   EXPECT_FALSE(real_files().exists(folder_ / "run/metrics.jsonl"));
+}
+
+TEST_F(FindLrRun, AScaleThatComesDownIsNoDivergence) {
+  TrainConfig config = small_config(folder_ / "run");
+  config.precision.params = FloatType::kFp16;
+  config.precision.loss_scale_init = 0x1p30;
+  config.find_lr = {.lowest = 1e-5, .highest = 1e-2, .steps = 60};
+  const FoundRate found = look(config);
+  EXPECT_EQ(found.end_reason, "");
+  EXPECT_GT(found.curve.lr.size(), 30U);
+  EXPECT_LT(found.curve.lr.size(), 60U) << "skipped steps say nothing of their rates";
+  for (const double loss : found.curve.loss) {
+    EXPECT_TRUE(std::isfinite(loss));
+  }
+}
+
+TEST_F(FindLrRun, AnOverflowAtTheLeastScaleEndsIt) {
+  TrainConfig config = small_config(folder_ / "run");
+  config.precision.params = FloatType::kFp16;
+  config.precision.loss_scale_init = 0x1p30;
+  config.precision.loss_scale_min = 0x1p29;
+  config.find_lr = {.lowest = 1e-5, .highest = 1e-2, .steps = 60};
+  EXPECT_THAT(message_of<Error>([&] { look(config); }),
+              HasSubstr("none of 2 steps changed a weight"));
 }
 
 TEST_F(FindLrRun, IsBegunAnewEveryTime) {
