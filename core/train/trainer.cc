@@ -40,6 +40,13 @@ std::optional<LossScaleState> restored_loss_scale(const PrecisionConfig& config,
       scalar(static_cast<double>(state_count(saved, "taken", kOwner)), Dtype::kI32)};
 }
 
+// What part of its peak a rate is, where that peak may be 0.
+double share_of_peak(const ScheduleConfig& config, const LearningRate& seen, int64_t step) {
+  LearningRate share(config, 1);
+  share.restore(seen.state());
+  return share.at(step);
+}
+
 }  // namespace
 
 // A step whose numbers have not been read yet.
@@ -267,10 +274,13 @@ void Trainer::advance(Pending& pending) {
   }
   state_ = std::move(result.state);
   if (!task_.looked_up.empty()) {
-    batches_->learn({.step = progress_.step + 1,
-                     .gradients = std::move(result.looked_up),
-                     .lr_scale = pending.metrics.lr / config_.optimizer.lr,
-                     .is_applied = result.is_applied.empty() || item(result.is_applied[0]) != 0});
+    batches_->learn(
+        {.step = progress_.step + 1,
+         .gradients = std::move(result.looked_up),
+         .lr_scale = config_.optimizer.lr == 0
+                         ? lr_factor_ * share_of_peak(config_.schedule, lr_, progress_.step)
+                         : pending.metrics.lr / config_.optimizer.lr,
+         .is_applied = result.is_applied.empty() || item(result.is_applied[0]) != 0});
   }
   pending.loss = std::move(result.loss);
   pending.grad_norm = std::move(result.grad_norm);

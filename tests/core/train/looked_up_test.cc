@@ -99,6 +99,28 @@ TEST_F(LookedUp, RowsLearnTheGradientsOfTheMeanLossInTheOrderOfTheBatch) {
   }
 }
 
+TEST_F(LookedUp, RowsLearnByTheScheduleAlsoWhereNothingElseDoes) {
+  const auto scales = [&](double lr) {
+    Lessons lessons;
+    TrainConfig config = small_config(folder_ / fmt::format("lr_{}", lr));
+    config.optimizer.lr = lr;
+    config.schedule.type = ScheduleType::kPlateau;
+    config.schedule.patience = 1;
+    run_small(config, real_files(), taught_data(lessons), linear_task());
+    std::vector<double> out;
+    for (const RowGradients& learned : lessons.all) {
+      out.push_back(learned.lr_scale);
+    }
+    return out;
+  };
+  const std::vector<double> still = scales(0);
+  ASSERT_EQ(still.size(), 20U);
+  EXPECT_EQ(still[0], 0.25);
+  EXPECT_EQ(still[3], 1);
+  EXPECT_EQ(still.back(), 0.1) << "losses that stay the same are plateaus";
+  EXPECT_EQ(scales(1e-30), still);
+}
+
 // Counts what is done with it.
 class Told final : public OutsideState {
  public:
