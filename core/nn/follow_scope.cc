@@ -17,15 +17,15 @@ FollowScope::~FollowScope() { innermost_follow = previous_; }
 
 void FollowScope::follow(const Tensor& now, const Tensor& next) {
   if (innermost_follow != nullptr) {
-    const Tensor value = sum(now * stop_gradient(now - next));
-    innermost_follow->pulls_.push_back(value - stop_gradient(value));
+    // Nothing is multiplied but 0: in 16 bits a product of two statistics would have no finite value to take away again.
+    innermost_follow->pulls_.push_back(sum((now - stop_gradient(now)) * stop_gradient(now - next)));
   }
 }
 
-Tensor FollowScope::with_pulls(const Tensor& sum, const Tensor& count) const {
-  Tensor all = sum;
+Tensors FollowScope::pulls(const Tensor& count) const {
+  Tensors all;
   for (const Tensor& pull : pulls_) {
-    all = all + cast(pull * cast(count, pull.dtype()), all.dtype());
+    all.push_back(pull * cast(count, pull.dtype()));
   }
   return all;
 }

@@ -22,11 +22,11 @@ class FollowScope {
   // `next`, of the type of the parameter `now`, takes its place after the step. Outside of every scope nobody hears it.
   static void follow(const Tensor& now, const Tensor& next);
 
-  // `sum`, a sum over `count` predictions, with the same value and gradients, where the derivative by each `now` is count * (now - next).
-  Tensor with_pulls(const Tensor& sum, const Tensor& count) const;
+  // For a sum over `count` predictions: each is 0, and its derivative by its `now` is count * (now - next).
+  Tensors pulls(const Tensor& count) const;
 
  private:
-  Tensors pulls_;  // now - next, with that derivative
+  Tensors pulls_;  // 0, with the derivative now - next
   FollowScope* previous_;
 };
 

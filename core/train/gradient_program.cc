@@ -147,20 +147,27 @@ LossAndGradient GradientProgram::traced(const GradientState& state, const MicroB
           samples[task_.looked_up[i]] = looked[i];
         }
         const auto sums_of = in_precision(
-            precision_.param_dtype(), [&](const Params& trained, const Params& others) -> TaskSums {
+            precision_.param_dtype(),
+            [&](const Params& trained, const Params& others) -> std::pair<TaskSums, Tensors> {
               const FollowScope follows;
               TaskSums found = task_.sums(joined(trained, others), samples);
-              found.loss.sum = follows.with_pulls(found.loss.sum, found.loss.count);
               found.metrics.resize(metrics());
               found.scores.clear();
-              return found;
+              const Tensors pulls = follows.pulls(found.loss.count);
+              return {std::move(found), pulls};
             });
-        const TaskSums found =
+        const auto [found, pulls] =
             float8_.empty() ? sums_of(params, state.frozen)
                             : in_float8(sums_of, {float8_, magnitudes, precision_.fp8_margin})(
                                   params, state.frozen);
-        const Tensor scaled = found.loss.sum * unit_;
-        return std::pair(state.loss_scale.defined() ? scaled * state.loss_scale : scaled, found);
+        Tensor differentiated = found.loss.sum * unit_;
+        if (state.loss_scale.defined()) {
+          differentiated = differentiated * state.loss_scale;
+        }
+        for (const Tensor& pull : pulls) {
+          differentiated = differentiated + cast(pull * unit_, differentiated.dtype());
+        }
+        return std::pair(differentiated, found);
       })(state.params, rows, expected);
   const TaskSums& found = result.second;
   auto& [gradient, looked_up, magnitudes] = gradients;

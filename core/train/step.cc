@@ -31,14 +31,15 @@ Params frozen_weights(const TrainTask& task) {
   return task.frozen_weights();
 }
 
-// Of `share` times each gradient, by the sums of squares that the global norm is made of.
-Tensors norms_of(const Tensors& squares, const Tensor& share) {
+// Of each gradient's mean, by the sums of squares that the global norm is made of.
+Tensors norms_of(const TrainTask& task, const Tensors& squares, const Tensor& share,
+                 const Tensor& mean_scale) {
   const PartScope part(StepPart::kUpdate);
   const NameScope scope("log.layers");
   Tensors norms;
-  for (const Tensor& square : squares) {
-    const Tensor norm = norm_of_squares(std::span(&square, 1));
-    norms.push_back(cast(share, norm.dtype()) * norm);
+  for (size_t i = 0; i < squares.size(); ++i) {
+    const Tensor norm = norm_of_squares(std::span(&squares[i], 1));
+    norms.push_back(cast(task.parameters[i].follows ? mean_scale : share, norm.dtype()) * norm);
   }
   return norms;
 }
@@ -207,7 +208,16 @@ std::pair<Tensor, Tensor> StepProgram::clipping(const Tensors& squares, const Te
   const PartScope part(StepPart::kUpdate);
   const NameScope scope("optimizer.clip_grad");
   const Tensor sum = norm_of_squares(learned(squares));
-  const Tensor norm = cast(share, sum.dtype()) * sum;
+  Tensor norm = cast(share, sum.dtype()) * sum;
+  if (precision_.params == FloatType::kFp16) {
+    for (size_t i = 0; i < squares.size(); ++i) {
+      if (task_.parameters[i]
+              .follows) {  // one that fp16 cannot hold would be infinite from then on
+        norm = where(is_finite(norm_of_squares(std::span(&squares[i], 1))), norm,
+                     std::numeric_limits<double>::infinity());
+      }
+    }
+  }
   return {norm, clip_ ? share * cast(clip_factor(norm, *clip_), share.dtype()) : share};
 }
 
@@ -222,16 +232,17 @@ StepResult StepProgram::step(const Arguments& arguments) const {
   const Tensor count = cast(sum.loss.count, sum.loss.sum.dtype());
   const Tensor divisor = where(equal(count, 0), 1, count);
   const Tensor loss = sum.loss.sum / divisor;
-  Tensor share = 1 / (gradient_.unit() * divisor);
-  share = loss_scale.defined() ? share / loss_scale : share;
+  const Tensor mean_scale = 1 / (gradient_.unit() * divisor);
+  const Tensor share = loss_scale.defined() ? mean_scale / loss_scale : mean_scale;
   const auto [norm, scale] = clipping(squares, share);
-  const Tensors layer_norms = looks_at_layers_ ? norms_of(squares, share) : Tensors();
+  const Tensors layer_norms =
+      looks_at_layers_ ? norms_of(task_, squares, share, mean_scale) : Tensors();
   const double largest = std::numeric_limits<float>::max();
   Tensors looked_up;
   for (const Tensor& gradient : sum.looked_up) {
     looked_up.push_back(gradient * cast(share, gradient.dtype()));
   }
-  UpdateControl control{.apply = {}, .key = step_key, .shards = shards_, .mean_scale = share};
+  UpdateControl control{.apply = {}, .key = step_key, .shards = shards_, .mean_scale = mean_scale};
   if (may_skip_) {
     control.apply =
         logical_and(norm <= cast(arguments.norm_limit[0], norm.dtype()), abs(loss) <= largest);

@@ -10,9 +10,9 @@ constexpr int64_t kBatchRows = 12;
 constexpr int64_t kGroup = 3;
 constexpr int64_t kHidden = 8;
 
-TrainTask normalised_task() {
-  return regression_task([](const Params& p, const Tensor& x) {
-    const Tensor hidden = batch_norm(p / "norm", linear(p / "in", x, {kHidden}),
+TrainTask normalised_task(double scale = 1) {
+  return regression_task([scale](const Params& p, const Tensor& x) {
+    const Tensor hidden = batch_norm(p / "norm", linear(p / "in", x, {kHidden}) * scale,
                                      {.momentum = 0.25, .samples = kGroup});
     return linear(p / "out", tanh(hidden), {1});
   });
@@ -117,6 +117,60 @@ TEST(Followed, ABatchIsWorthTheSameHoweverItIsDivided) {
     EXPECT_NEAR(item(divided.grad_norm), item(whole.grad_norm), 1e-5 * item(whole.grad_norm));
   }
   EXPECT_THROW(step_of(task, config, 4), Error);
+}
+
+// A loss scale takes gradients of a mean loss to the range of fp16, where what statistics are off by lies already.
+TEST(Followed, InFp16StatisticsMoveAsInFp32WhateverTheLossScale) {
+  TrainConfig config = config_of(OptimizerType::kSgd, Execution::kGraph);
+  config.log.layers = 1;
+  const TrainTask task = normalised_task(20);
+  const auto steps_of = [&](int64_t micro) {
+    const StepProgram program(task, config, micro, Context());
+    TrainState state = program.first_state(init_params(task.parameters, 3));
+    StepResult result;
+    for (int64_t step = 0; step < 4; ++step) {
+      result = program.run(std::move(state), samples(), {.lr = 0.01, .seed = 5, .step = step});
+      EXPECT_TRUE(std::isfinite(item(result.loss)) && std::isfinite(item(result.grad_norm)));
+      state = std::move(result.state);
+    }
+    result.state = std::move(state);
+    return result;
+  };
+  const StepResult wide = steps_of(kBatchRows);
+  ASSERT_GT(item(max(*wide.state.params.find("norm.running_var"))), 100);
+  config.precision.params = FloatType::kFp16;
+  for (const double loss_scale : {65536.0, 1024.0, 1.0}) {
+    for (const int64_t micro : {kGroup, kBatchRows}) {
+      SCOPED_TRACE(fmt::format("loss scale {}, micro {}", loss_scale, micro));
+      config.precision.loss_scale_init = loss_scale;
+      const StepResult result = steps_of(micro);
+      for (size_t i = 0; i < task.parameters.size(); ++i) {
+        if (task.parameters[i].follows) {
+          const Tensor expected = wide.state.params.tensor(i);
+          const Tensor found = cast(result.state.params.tensor(i), Dtype::kF32);
+          EXPECT_LT(item(max(abs(found - expected))), 0.01 * item(max(abs(expected))));
+          EXPECT_NEAR(item(result.layer_norms[i]), item(wide.layer_norms[i]),
+                      0.01 * item(wide.layer_norms[i]));
+        }
+      }
+    }
+  }
+}
+
+TEST(Followed, AStatisticBeyondFp16IsAnOverflow) {
+  TrainConfig config = config_of(OptimizerType::kSgd, Execution::kGraph);
+  config.precision.params = FloatType::kFp16;
+  const TrainTask task = normalised_task(2000);
+  const StepProgram program(task, config, kBatchRows, Context());
+  const Params first = program.first_state(init_params(task.parameters, 3)).params;
+  const StepResult result = program.run(program.first_state(init_params(task.parameters, 3)),
+                                        samples(), {.lr = 0.1, .seed = 5, .step = 0});
+  EXPECT_TRUE(std::isfinite(item(result.loss)));
+  EXPECT_EQ(item(result.grad_norm), std::numeric_limits<double>::infinity());
+  EXPECT_LT(item(result.state.optimizer.loss_scale->scale), config.precision.loss_scale_init);
+  for (size_t i = 0; i < first.size(); ++i) {
+    EXPECT_EQ(to_doubles(result.state.params.tensor(i)), to_doubles(first.tensor(i)));
+  }
 }
 
 }  // namespace
