@@ -5,6 +5,8 @@
 #include "core/ops/adamw_stored.h"
 
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "core/ops/block_code.h"
 #include "core/ops/build.h"
@@ -88,8 +90,11 @@ Tensors decompose(const Attrs& attrs, std::span<const Tensor> in) {
 
   const Tensor p = load(value, true);
   const Tensor g = cast(in[1], Dtype::kF32) * scalars[1];
-  const Tensor new_m = beta1 * load(m, true) + (1 - beta1) * g;
-  const Tensor new_v = beta2 * load(v, false) + (1 - beta2) * (g * g);
+  const Tensor old_v = load(v, false);
+  Tensor old_m = load(m, true);
+  old_m = blocks ? limited_first_moment(old_m, old_v, beta1, beta2) : old_m;
+  const Tensor new_m = beta1 * old_m + (1 - beta1) * g;
+  const Tensor new_v = beta2 * old_v + (1 - beta2) * (g * g);
   Tensor step = new_m / scalars[2] / (sqrt(new_v / scalars[3]) + attrs.number("eps"));
   if (attrs.number("weight_decay") != 0) {
     step = step + attrs.number("weight_decay") * p;
@@ -182,6 +187,21 @@ StoredTensorState store(const Tensor& x, const StoredTensorState& like, const Te
 Tensor load(const StoredTensorState& stored, bool is_signed) {
   return stored.scales.defined() ? dequantize_blocks({stored.values, stored.scales}, is_signed)
                                  : cast(stored.values, Dtype::kF32);
+}
+
+double most_of_first_moment(double beta1, double beta2) {
+  const double falls = 1 - beta1 * beta1 / beta2;
+  return falls > 0 ? (1 - beta1) / std::sqrt((1 - beta2) * falls)
+                   : std::numeric_limits<double>::infinity();
+}
+
+Tensor limited_first_moment(const Tensor& m, const Tensor& v, double beta1, double beta2) {
+  const double most = most_of_first_moment(beta1, beta2);
+  if (!std::isfinite(most)) {
+    return m;
+  }
+  const Tensor limit = most * sqrt(v);
+  return where(m > limit, limit, where(m < -limit, -limit, m));
 }
 
 AdamwStoredResult adamw_stored_update(const AdamwStored& state, const Arg& gradient,

@@ -46,4 +46,11 @@ StoredTensorState store(const Tensor& x, const StoredTensorState& like, const Te
 // f32.
 Tensor load(const StoredTensorState& stored, bool is_signed);
 
+// How many times the root of the second moment the first can be, by the inequality of Cauchy and Schwarz over the gradients that
+// both are sums of; infinite where nothing bounds it.
+double most_of_first_moment(double beta1, double beta2);
+// `m`, read from codes, within that of `v`. A first moment far below its block's scale is now and then rounded up to 1/1984 of
+// it while the second is near 0, or 0: the step by their ratio would have no bound.
+Tensor limited_first_moment(const Tensor& m, const Tensor& v, double beta1, double beta2);
+
 }  // namespace mstrain

@@ -97,6 +97,10 @@ StoredStep stored_update(const OptimizerConfig& config, const PrecisionConfig& p
   for (size_t i = 0; i < slots.size(); ++i) {
     wide.slots.push_back(load(slots[i], is_signed_slot(names[i])));
   }
+  if (precision.moments == MomentType::kInt8 && names.front() == "exp_avg") {
+    wide.slots[0] =
+        limited_first_moment(wide.slots[0], wide.slots[1], config.betas[0], config.betas[1]);
+  }
   const ParameterStep next = apply_rule(config, scalars, wide);
   std::vector<StoredTensorState> stored;
   for (size_t i = 0; i < slots.size(); ++i) {

@@ -1,10 +1,12 @@
 // The update of AdamW on states in fewer bits: each block is read, widened, updated and stored again while it lies in the
 // first cache, so that memory is passed over once.
+#include <cmath>
 #include <cstring>
 
 #include "core/backends/cpu/code_blocks.h"
 #include "core/backends/cpu/kernels.h"
 #include "core/backends/cpu/parallel.h"
+#include "core/ops/adamw_stored.h"
 
 namespace mstrain::cpu {
 namespace {
@@ -73,6 +75,7 @@ struct Update {
   int threads = 1;
   bool blocks = false;
   AdamwFactors factors{};
+  float most = 0;  // of a first moment in codes, in roots of the second
   Stored value, gradient, m, v;
   ConvertLoop copy = nullptr;
   int copy_bytes = 0;
@@ -91,6 +94,7 @@ struct Update {
     factors.beta2 = request.attrs.number("beta2");
     factors.eps = request.attrs.number("eps");
     factors.weight_decay = request.attrs.number("weight_decay");
+    most = static_cast<float>(most_of_first_moment(factors.beta1, factors.beta2));
     if (const Dtype dtype = request.attrs.dtype("copy"); dtype != Dtype::kF32) {
       copy = loops().elementwise->store[static_cast<int>(Lane::kF32)][static_cast<int>(dtype)];
       copy_bytes = size_of(dtype);
@@ -117,11 +121,14 @@ struct Update {
     };
     const auto* const words = static_cast<const uint32_t*>(in[in.size() - 1]);
     const Key key{words, first_element(words, key_words)};
+    const float* const old_m = m.load<true>(n, first, in[kM], scales_in(0), rooms[2]);
+    const float* const old_v = v.load<false>(n, first, in[kV], scales_in(1), rooms[3]);
+    if (blocks && std::isfinite(most)) {
+      loops().other->limit_moment(n, most, old_v, rooms[2]);
+    }
     loops().other->adamw(n, f, value.load<true>(n, first, in[kValue], nullptr, rooms[0]),
-                         gradient.load<true>(n, first, in[kGradient], nullptr, rooms[1]),
-                         m.load<true>(n, first, in[kM], scales_in(0), rooms[2]),
-                         v.load<false>(n, first, in[kV], scales_in(1), rooms[3]), rooms[4],
-                         rooms[5], rooms[6]);
+                         gradient.load<true>(n, first, in[kGradient], nullptr, rooms[1]), old_m,
+                         old_v, rooms[4], rooms[5], rooms[6]);
     value.store<true>(n, first, rooms[4], key, out[0], nullptr);
     m.store<true>(n, first, rooms[5], key, out[1], scales_out(0));
     v.store<false>(n, first, rooms[6], key, out[2], scales_out(1));

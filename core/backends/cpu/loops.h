@@ -147,6 +147,8 @@ struct AdamwFactors {
 struct OtherLoops {
   void (*adamw)(int64_t n, const AdamwFactors& f, const float* p, const float* g, const float* m,
                 const float* v, float* new_p, float* new_m, float* new_v);
+  // m[i] within `most` times the root of v[i]
+  void (*limit_moment)(int64_t n, float most, const float* v, float* m);
   // b[j, i] = a[i, j] for elements of 4 and 8 bytes
   void (*transpose32)(int64_t rows, int64_t cols, const uint32_t* a, int64_t lda, uint32_t* b,
                       int64_t ldb);

@@ -172,6 +172,42 @@ TEST(StoredState, FollowsTheRuleInF32WithinItsRounding) {
   }
 }
 
+// Gradients of one block, one of them 1 and the others `part` of that, without a direction.
+TEST(StoredState, NoStepIsLongerThanAdamsWhereABlocksElementsAreFarApart) {
+  const std::vector<ParamSpec> specs{{"w", {Dtype::kF32, {256}}, zeros_init(), true}};
+  for (const OptimizerConfig& config :
+       {OptimizerConfig{.type = OptimizerType::kAdamW, .betas = {0.9, 0.95}},
+        OptimizerConfig{
+            .type = OptimizerType::kAdam, .betas = {0.9, 0.99}, .weight_decay = 1e-9}}) {
+    const auto [beta1, beta2] = config.betas;
+    const double longest = (1 - beta1) / std::sqrt((1 - beta2) * (1 - beta1 * beta1 / beta2));
+    PrecisionConfig precision;
+    precision.moments = MomentType::kInt8;
+    const Optimizer optimizer(config, specs, precision);
+    const auto update = jit([&](Params p, Params g, OptimizerState s, const Tensor& key) {
+      return optimizer.update(std::move(p), std::move(g), std::move(s), scalar(kRate), scalar(1),
+                              {.apply = {}, .key = key});
+    });
+    for (const double part : {1e-3, 1e-4, 1e-5, 1e-6}) {
+      SCOPED_TRACE(fmt::format("{}: elements {} of the largest", name_of(config.type), part));
+      Params params = init_params(specs, 0);
+      OptimizerState state = optimizer.init(params);
+      const Tensor sizes = where(equal(iota({256}, 0), 0), full({}, 1), part);
+      const int steps = kSanitized ? 60 : 300;
+      for (int step = 1; step <= steps; ++step) {
+        const Tensor before = copy(*params.find("w"));
+        Params gradients;
+        gradients.set("w",
+                      cast(random_tensor({256}, static_cast<uint64_t>(step)), Dtype::kF32) * sizes);
+        std::tie(params, state) = update(params, gradients, state, fold_in(rng_key(3), step));
+        const double corrected = std::sqrt(1 - std::pow(beta2, step)) / (1 - std::pow(beta1, step));
+        ASSERT_LE(item(max(abs(*params.find("w") - before))), 1.001 * kRate * longest * corrected)
+            << "step " << step;
+      }
+    }
+  }
+}
+
 TEST(StoredState, GraphModeGivesTheSameUpToRounding) {
   for (const OptimizerConfig& config : kRules) {
     for (const Mode& mode : modes()) {

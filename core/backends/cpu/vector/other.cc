@@ -30,6 +30,14 @@ void adamw(int64_t n, const AdamwFactors& f, const float* p, const float* g, con
   }
 }
 
+void limit_moment(int64_t n, float most, const float* v, float* m) {
+  MSTRAIN_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    const float limit = most * std::sqrt(v[i]);
+    m[i] = m[i] > limit ? limit : m[i] < -limit ? -limit : m[i];
+  }
+}
+
 void philox(int64_t blocks, uint64_t first, uint64_t stream, const uint32_t* key, uint32_t* words) {
   const uint32_t s0 = static_cast<uint32_t>(stream);
   const uint32_t s1 = static_cast<uint32_t>(stream >> 32);
@@ -85,6 +93,7 @@ MSTRAIN_FLATTEN void to_normal(int64_t n, const uint32_t* words, float* y) {
 }  // namespace
 
 extern const OtherLoops kOtherLoops;
-const OtherLoops kOtherLoops = {adamw, transpose32, transpose64, philox, to_uniform, to_normal};
+const OtherLoops kOtherLoops = {adamw,  limit_moment, transpose32, transpose64,
+                                philox, to_uniform,   to_normal};
 
 }  // namespace mstrain::cpu::MSTRAIN_ISA
