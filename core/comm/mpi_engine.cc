@@ -116,10 +116,10 @@ void MpiEngine::run() {
 }
 
 bool MpiEngine::look() {
-  run_tasks();
   bool progressed = false;
-  polled_ = {};
   try {
+    run_tasks();
+    polled_ = {};
     for (int i = 0; i < kLooksATick && !progressed && !ended_ && can_call(); ++i) {
       progressed = poll();
     }

@@ -85,13 +85,16 @@ void MpiEngine::begin(const std::shared_ptr<MpiOperation>& operation) {
   if (operation->kind_ == MpiOperation::Kind::kCollective) {
     operation->sequence_ = operation->group_->begun++;
   }
-  note_last("", operation->what_, *operation->group_);
-  active_.push_back(operation);
-  is_fresh_ = true;
   try {
+    note_last("", operation->what_, *operation->group_);
+    active_.push_back(operation);
+    is_fresh_ = true;
     operation->begin();
-  } catch (const CommError& error) {
+  } catch (const std::exception& error) {  // MPI's own, or memory that is not there
     fail_job({1, fmt::format("rank {}: {}", rank(), error.what()), true}, {}, Origin::kHere);
+    if (!operation->done()) {  // it is none of active_
+      operation->end(false, Clock::now());
+    }
     return;
   }
   end_if_complete(operation.get());

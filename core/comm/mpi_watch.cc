@@ -303,7 +303,7 @@ void MpiEngine::fail_job(RankEnd end, std::set<int> culprits, Origin origin) {
     if (!told_ && end.status == 1) {
       say(end.message);  // whoever should have told is not there
     }
-  } catch (const CommError&) {  // MPI fails as well: others find that out
+  } catch (const std::exception&) {  // MPI or memory fails as well: others find that out
   }
   for (const auto& operation : active_) {
     operation->end(false, Clock::now());

@@ -1,18 +1,35 @@
 // One rank of a job under mpirun, for mpi_test.cc. What it learns of others' failures goes to FOLDER/rank-<r>, what it tells people to FOLDER/told-<r>.
 //   mpi_ranks collectives | groups | large
-//   mpi_ranks dies | stops | is_late | leaves | fails FOLDER [ELEMENTS]    rank 1 does, while others add up so many
+//   mpi_ranks dies | stops | is_late | leaves | fails | lacks_memory FOLDER [ELEMENTS]    rank 1 does, while others add up so many
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
+#include <new>
 #include <thread>
 
 #include "core/comm/mpi_process.h"
 #include "tests/core/comm/collectives.h"
+
+namespace {
+
+std::atomic<size_t> most_bytes = std::numeric_limits<size_t>::max();  // that there is memory for
+
+}  // namespace
+
+void* operator new(size_t bytes) {
+  void* const out = bytes <= most_bytes ? std::malloc(bytes) : nullptr;
+  return out != nullptr ? out : throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace mstrain {
 namespace {
@@ -66,7 +83,7 @@ void large(Communicator& world) {
 }
 
 // Rank 1 does what the others are to be told of.
-void misbehave(const std::string& how, MpiProcess& mpi) {
+void misbehave(const std::string& how, MpiProcess& mpi, Communicator& world) {
   if (how == "dies") {
     raise(SIGKILL);
   } else if (how == "stops") {
@@ -78,6 +95,14 @@ void misbehave(const std::string& how, MpiProcess& mpi) {
   } else if (how == "fails") {
     mpi.fail({1, "the disk is full"});
     _exit(1);
+  } else if (how == "lacks_memory") {  // for what others send
+    std::vector<float> in(1 << 20);
+    std::vector<float> out(in.size());
+    most_bytes = 1 << 20;
+    world
+        .all_reduce({in.data(), std::ssize(in), Dtype::kF32},
+                    {out.data(), std::ssize(out), Dtype::kF32}, Reduction::kSum, "grad.3")
+        .wait();
   }
 }
 
@@ -105,7 +130,7 @@ void meet_failure(const std::string& how, MpiProcess& mpi, const std::string& fo
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
     }
-    misbehave(how, mpi);
+    misbehave(how, mpi, *world);
   }
   for (int again = 0; again < 2; ++again) {
     try {

@@ -117,5 +117,10 @@ TEST_P(MpiFailure, WhatARankFailsByIsToldToAll) {
   EXPECT_EQ(errors_[0], "rank 1: the disk is full\n");
 }
 
+TEST_P(MpiFailure, ARankThatLacksMemoryWhereAnOperationBeginsTellsAll) {
+  after("lacks_memory");
+  EXPECT_EQ(errors_[0], "rank 1: std::bad_alloc\n");
+}
+
 }  // namespace
 }  // namespace mstrain
