@@ -308,6 +308,9 @@ SweepResult Sweep::run(const Run& run, const std::atomic<bool>& stop, bool resta
       } catch (const CommError&) {
         throw;
       } catch (const Error& error) {
+        if (begun) {  // what it has measured counts at the next start, and must here
+          read_value(trial, rung);
+        }
         trial.status = kStatusFailed;
         trial.reason = error.what();
         log_warning("sweep: run {} failed: {}", trial.trial.id, error.what());

@@ -67,9 +67,9 @@ class Sweep {
   void check_same(bool restart) const;
 
   // `restart`: what an earlier sweep wrote is removed when the first of the new runs begins; where none does, it stays, and what kept the last one
-  // from it is thrown. What takes its time between two runs is done by `aside`. A run that fails with an Error has no result, and the sweep goes on; it is
-  // tried again when the sweep is. Throws ConfigError where the folder holds another sweep, Error where another process is at work
-  // in it, and CommError as a run does.
+  // from it is thrown. What takes its time between two runs is done by `aside`. A run that fails with an Error has no result, unless it had measured
+  // what a halving compares it by, and the sweep goes on; it is tried again when the sweep is. Throws ConfigError where the folder holds another
+  // sweep, Error where another process is at work in it, and CommError as a run does.
   using Aside = std::function<void(const std::function<void()>& work)>;
   SweepResult run(
       const Run& run, const std::atomic<bool>& stop, bool restart,

@@ -237,19 +237,30 @@ class SweepRuns : public Fit {
           };
           StopAtStep stop_there(until);
           static const std::atomic<bool> never = false;
-          return train(
-                     *files_, one, resolved(one), small_task(0), small_data(die),
-                     [](const RunPlan& plan, int64_t limit) {
-                       throw PlanError(refusal(plan, limit, {}));
-                     },
-                     never, {&stop_there}, start)
-              .outcome;
+          const SessionResult result = train(
+              *files_, one, resolved(one), small_task(0), small_data(die),
+              [](const RunPlan& plan, int64_t limit) { throw PlanError(refusal(plan, limit, {})); },
+              never, {&stop_there}, start);
+          if (trial.id == fails_ && until == 1) {
+            has_failed(trial.id);
+            fail("the disk is full");
+          }
+          return result.outcome;
         },
         never_, restart);
   }
 
+  // What a run of the sweep "failed" leaves that fails at the checkpoint after an evaluation.
+  void has_failed(const std::string& id) {
+    const std::string path = folder_ / ("failed/runs/" + id + "/run.json");
+    Json run = parse_json(real_files().read(path), path);
+    run["status"] = "failed";
+    write_file_atomic(real_files(), path, run.dump());
+  }
+
   const std::atomic<bool> never_ = false;
   FileSystem* files_ = &real_files();
+  std::string fails_;      // the run that fails at step 1
   std::string too_large_;  // the run that no memory holds
   std::string fewer_;      // the run that measures fewer predictions
   std::vector<std::string> trained_;
@@ -399,14 +410,29 @@ TEST_F(SweepRuns, AHalvingLeavesARunBehindThatFailedWhereItIsCompared) {
   config.eval.interval = 1;
   sweep(config);
   for (const char* id : {"001", "002"}) {
-    const std::string path = folder_ / ("failed/runs/" + std::string(id) + "/run.json");
-    Json run = parse_json(real_files().read(path), path);
-    run["status"] = "failed";
-    write_file_atomic(real_files(), path, run.dump());
+    has_failed(id);
   }
   const SweepResult result = sweep(config);
   EXPECT_EQ(result.trials[1].status, "left behind");
   EXPECT_EQ(result.trials[2].status, "left behind");
+}
+
+// The next start finds what it had measured, and must not decide otherwise.
+TEST_F(SweepRuns, AHalvingGoesOnWithARunThatFailedOnceItHadMeasuredWhatItIsComparedBy) {
+  TrainConfig config = base("failed",
+                            "sweep: {method: halving, first_steps: 1, factor: 8, keys: "
+                            "{optimizer.lr: [0.02, 1.0e-6, 2.0e-6]}}");
+  config.eval.interval = 1;
+  fails_ = "000";
+  for (const bool again : {false, true}) {
+    trained_.clear();
+    const SweepResult result = sweep(config);
+    EXPECT_EQ(result.best, 0U);
+    EXPECT_EQ(result.trials[0].status, "finished");
+    EXPECT_EQ(trained_,
+              again ? std::vector<std::string>()
+                    : (std::vector<std::string>{"000 to 1", "001 to 1", "002 to 1", "000 to 8"}));
+  }
 }
 
 TEST_F(SweepRuns, AnotherSweepInTheSameFolderIsRefusedUntilItBeginsAnew) {
