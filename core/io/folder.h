@@ -12,6 +12,7 @@
 // On any error, or without commit, what existed under the name before is untouched.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -68,8 +69,10 @@ std::string print_manifest(const Manifest& manifest);
 Manifest parse_manifest(std::string_view text, const std::string& name);
 Manifest read_manifest(FileSystem& files, const std::string& folder);
 
-// What is wrong with a folder, one line each, starting with its path; empty when every file has its size and digest.
-std::vector<std::string> verify_folder(FileSystem& files, const std::string& folder);
+// What is wrong with a folder, one line each, starting with its path; empty when every file has its size and digest. Files of more
+// bytes than `digested` are not read.
+std::vector<std::string> verify_folder(FileSystem& files, const std::string& folder,
+                                       uint64_t digested = std::numeric_limits<uint64_t>::max());
 
 // Removes a folder such that a crash leaves it whole or gone.
 void remove_folder(FileSystem& files, const std::string& folder);

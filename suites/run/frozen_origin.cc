@@ -3,34 +3,18 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/base/written_yaml.h"
 #include "core/io/digest.h"
 #include "core/io/folder.h"
+#include "core/train/run_directory.h"
 #include "suites/run/stored_model.h"
 
 namespace mstrain {
 namespace {
 
-// What the run so far stands upon. A checkpoint that does not read is set aside by the session.
-FrozenOrigins frozen_so_far(const RunRequest& request, const ModelRun& run) {
-  if (request.start.restart || run.train.run.mode != RunMode::kTrain) {
-    return {};
-  }
-  const std::string checkpoints = join_path(run.train.run.directory(), "checkpoints");
-  std::vector<int64_t> steps = list_checkpoints(request.files, checkpoints);
-  std::reverse(steps.begin(), steps.end());
-  for (const int64_t step : steps) {
-    try {
-      return read_progress(request.files, join_path(checkpoints, checkpoint_name(step))).frozen;
-    } catch (const Error&) {
-      continue;
-    }
-  }
-  return {};
-}
-
 // The value at a key as ModelRun::models_besides() gives them; null where there is none.
-YamlNode* value_at(YamlNode& tree, std::string_view key) {
-  YamlNode* at = &tree;
+const YamlNode* value_at(const YamlNode& tree, std::string_view key) {
+  const YamlNode* at = &tree;
   while (at != nullptr && !key.empty()) {
     const size_t length = std::min(key.find_first_of(".[]"), key.size());
     const std::string_view name = key.substr(0, length);
@@ -45,29 +29,68 @@ YamlNode* value_at(YamlNode& tree, std::string_view key) {
   return at;
 }
 
+// What the run of a checkpoint stands upon, as far as `tree` names it as the run does: an evaluation may compare with other models.
+FrozenOrigins origins_of(FileSystem& files, const YamlNode& tree,
+                         const std::optional<std::string>& checkpoint) {
+  if (!checkpoint || !files.exists(join_path(*checkpoint, kStateFile))) {
+    return {};
+  }
+  FrozenOrigins out = read_progress(files, *checkpoint).frozen;
+  // As a path that stays right where the checkpoint is called ".".
+  const std::string run = join_path(*checkpoint, std::string("../../") + kConfigFile);
+  if (out.empty() || !files.exists(run)) {
+    return {};
+  }
+  const YamlNode before = read_written_yaml(files, run);
+  std::erase_if(out, [&](const auto& origin) {
+    const YamlNode* const now = value_at(tree, origin.first);
+    const YamlNode* const then = value_at(before, origin.first);
+    return now == nullptr || then == nullptr || now->text != then->text;
+  });
+  return out;
+}
+
+std::string origin_path(const FrozenOrigin& origin, const std::string& named) {
+  return origin.checkpoint.empty() ? named : join_path(named, origin.checkpoint);
+}
+
 }  // namespace
 
-YamlNode with_frozen_origins(const RunRequest& request, const ModelRun& run) {
-  YamlNode tree = request.tree;
-  std::map<std::string, std::string> named = run.models_besides();
-  if (const std::optional<std::string> from = begins_with(tree)) {
-    named[kInitFromKey] = *from;
-  }
-  for (const auto& [key, origin] : named.empty() ? FrozenOrigins() : frozen_so_far(request, run)) {
-    YamlNode* const value = named.contains(key) ? value_at(tree, key) : nullptr;
-    if (value == nullptr || origin.checkpoint.empty()) {
-      continue;
+YamlNode with_frozen_origins(FileSystem& files, YamlNode tree,
+                             const std::optional<std::string>& checkpoint) {
+  for (const auto& [key, origin] : origins_of(files, tree, checkpoint)) {
+    auto* const value = const_cast<YamlNode*>(value_at(tree, key));  // NOLINT: of this tree
+    const std::string path = origin_path(origin, value->text);
+    if (files.exists(path)) {
+      value->text = path;
     }
-    const std::string path = join_path(named[key], origin.checkpoint);
-    if (!request.files.exists(path)) {
-      yaml_fail(*value, key,
-                fmt::format("{}, upon whose weights {} stands, is gone; bring it back, or begin "
-                            "anew with --restart",
-                            path, run.train.run.directory()));
-    }
-    value->text = path;
   }
   return tree;
+}
+
+void check_frozen_origins(FileSystem& files, const YamlNode& tree,
+                          const std::optional<std::string>& checkpoint,
+                          const std::set<std::string>& needed) {
+  for (const auto& [key, origin] : origins_of(files, tree, checkpoint)) {
+    if (!needed.contains(key)) {
+      continue;
+    }
+    const YamlNode& value = *value_at(tree, key);
+    const std::string path = origin_path(origin, value.text);
+    if (!files.exists(path)) {
+      yaml_fail(value, key,
+                fmt::format("{}, upon whose weights {} stands, is gone; bring it back, or train "
+                            "anew with --restart",
+                            path, *checkpoint));
+    }
+    if (frozen_origin(files, value.text, find_checkpoint(files, path)).manifest !=
+        origin.manifest) {
+      yaml_fail(value, key,
+                fmt::format("{} holds other weights now than those upon which {} stands; bring "
+                            "those back, or train anew with --restart",
+                            path, *checkpoint));
+    }
+  }
 }
 
 FrozenOrigin frozen_origin(FileSystem& files, const std::string& named, const std::string& folder) {

@@ -2,16 +2,23 @@
 // models), where the key that names them names a run that may go on meanwhile.
 #pragma once
 
+#include <optional>
+#include <set>
 #include <string>
 
+#include "core/base/yaml.h"
 #include "core/train/checkpoint.h"
-#include "suites/run/run.h"
 
 namespace mstrain {
 
-// The request's configuration; of a training run that goes on, what names such weights is the checkpoint that it began with. Throws
-// ConfigError where that one is gone.
-YamlNode with_frozen_origins(const RunRequest& request, const ModelRun& run);
+// The configuration `tree`, of a run that goes on from `checkpoint` or an evaluation of that: a key that names such weights as the run names
+// them is the checkpoint that the run began with, if that is still there.
+YamlNode with_frozen_origins(FileSystem& files, YamlNode tree,
+                             const std::optional<std::string>& checkpoint);
+// `tree` as it was before. Throws ConfigError where what the run stands upon by one of the `needed` keys is gone, or is not what it was.
+void check_frozen_origins(FileSystem& files, const YamlNode& tree,
+                          const std::optional<std::string>& checkpoint,
+                          const std::set<std::string>& needed);
 
 // `folder`: what `named`, the value of a key, means now.
 FrozenOrigin frozen_origin(FileSystem& files, const std::string& named, const std::string& folder);

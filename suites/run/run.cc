@@ -5,10 +5,12 @@
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
 #include "core/forecast/here.h"
+#include "core/io/folder.h"
 #include "core/train/checkpoint.h"
 #include "core/train/find_lr.h"
 #include "core/train/log_file.h"
 #include "core/train/outside.h"
+#include "core/train/previous_run.h"
 #include "core/train/rank_talk.h"
 #include "core/train/run_device.h"
 #include "core/train/shared_plan.h"
@@ -74,23 +76,38 @@ TrainTask task_of(FileSystem& files, const ModelRun& run, const std::optional<st
   return task;
 }
 
-bool changes_data(const SessionStart& start) {
-  return std::any_of(start.changes.begin(), start.changes.end(),
-                     [](const std::string& key) { return key.starts_with("data."); });
-}
-
-// Other data are read with the tokenizer that the run began with, also where it was made of the text. None where there is no
-// run yet.
-std::optional<std::string> checkpoint_so_far(FileSystem& files, const ModelRun& run) {
-  return newest_checkpoint(files, join_path(run.train.run.directory(), "checkpoints"),
-                           /*set_aside=*/false);
+// The newest checkpoint of a training run that goes on: its data are read with the tokenizer, and under the labels, that it began with,
+// also where these were made of data which the configuration names no more. That tensors are whole, which takes long to tell, is for the
+// session to look at.
+std::optional<std::string> checkpoint_so_far(const RunRequest& request, const ModelRun& run) {
+  constexpr uint64_t kLargestDigested = 64 << 20;
+  if (request.start.restart || run.train.run.mode != RunMode::kTrain) {
+    return std::nullopt;
+  }
+  const std::string directory = run.train.run.directory();
+  const std::string checkpoints = join_path(directory, "checkpoints");
+  std::vector<int64_t> steps = list_checkpoints(request.files, checkpoints);
+  std::reverse(steps.begin(), steps.end());
+  for (const int64_t step : steps) {
+    std::string folder = join_path(checkpoints, checkpoint_name(step));
+    if (verify_folder(request.files, folder, kLargestDigested).empty()) {
+      // What may not change is refused by its key, before anything is read in another's way.
+      find_previous(request.files, directory, folder, run.train, run.written(), request.start);
+      return folder;
+    }
+  }
+  return std::nullopt;
 }
 
 // `model`: what is evaluated instead of the configuration's network.
 Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   std::unique_ptr<ModelRun> run = read_run(request.tree);
   const std::map<std::string, std::string> besides = run->models_besides();
-  const YamlNode tree = model == nullptr ? with_frozen_origins(request, *run) : request.tree;
+  const std::optional<std::string> folder =
+      model == nullptr ? checkpoint_so_far(request, *run) : model->folder;
+  const bool is_adapter = model != nullptr && model->base != nullptr;  // which names what it adapts
+  const YamlNode tree =
+      is_adapter ? request.tree : with_frozen_origins(request.files, request.tree, folder);
   if (!besides.empty()) {
     run = read_run(tree);
   }
@@ -99,12 +116,6 @@ Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   const Context context = make_context(run->train, request.start.ranks);
   const ContextScope scope(context);
   refuse_absurd(*run, memory_limit(run->train.memory, make_context(run->train)));
-  std::optional<std::string> folder;
-  if (model != nullptr) {
-    folder = model->folder;
-  } else if (changes_data(request.start)) {
-    folder = checkpoint_so_far(request.files, *run);
-  }
   const bool is_split = run->holds_out();
   run->open_data(request.files, tree, folder);
   std::optional<std::string> from = begins_with(tree);
@@ -130,6 +141,16 @@ Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   }
   TrainTask task = task_of(request.files, *run, from);
   const auto begun = from ? std::optional(open_model(request.files, *from)) : std::nullopt;
+  if (!is_adapter) {
+    std::set<std::string> needed;
+    if (!task.frozen.empty()) {
+      needed.insert(kInitFromKey);
+    }
+    for (const auto& [key, named] : besides) {
+      needed.insert(key);
+    }
+    check_frozen_origins(request.files, request.tree, folder, needed);
+  }
   if (model == nullptr && begun && !task.frozen.empty()) {
     task.frozen_origins[kInitFromKey] =
         frozen_origin(request.files, *begins_with(request.tree), begun->folder);

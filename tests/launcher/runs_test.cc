@@ -374,21 +374,6 @@ TEST(Command, InspectTellsARunsStory) {
   EXPECT_THAT(restarted.out, HasSubstr("finished at step 40"));
 }
 
-// The characters of the new text are those that the run knows, in their old places.
-TEST(Command, OtherDataAreReadWithTheTokenizerSoFar) {
-  const SmallRun run;
-  ASSERT_EQ(run_command(run.arguments("run")).status, 0);
-  std::string other;
-  for (int i = 0; i < 400; ++i) {
-    other += "a cat on a mat\n";
-  }
-  write_text(run.path("other.txt"), other);
-  const CommandResult result = run_command(run.arguments(
-      "run", {"schedule.total_steps=44", "--change", "data.train=" + run.path("other.txt")}));
-  ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("finished at step 44"));
-}
-
 TEST(Command, ModesOfAConfiguration) {
   const SmallRun run;
   ASSERT_EQ(run_command(run.arguments("run")).status, 0);

@@ -165,6 +165,8 @@ TEST(VerifyFolder, NamesWhatIsWrong) {
   real_files().open(path + "/b.json", WriteMode::kTruncate)->append("hellO");
   EXPECT_THAT(verify_folder(real_files(), path),
               ElementsAre(path + ": b.json does not match its digest"));
+  EXPECT_EQ(verify_folder(real_files(), path, /*digested=*/5).size(), 1U);
+  EXPECT_THAT(verify_folder(real_files(), path, /*digested=*/4), IsEmpty());
   real_files().open(path + "/b.json", WriteMode::kTruncate)->append("hell");
   real_files().remove(path + "/a.bin");
   EXPECT_THAT(verify_folder(real_files(), path),

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/io/folder.h"
+#include "core/train/checkpoint.h"
 #include "core/train/metrics_file.h"
 #include "core/train/run_directory.h"
 #include "suites/run/run.h"
@@ -33,9 +35,9 @@ class VitRunTest : public testing::Test {
                           std::to_string(steps) + "}\nlog: {interval: 1}\n" + more,
                       "run.yaml");
   }
-  Outcome run(const YamlNode& config) {
+  Outcome run(const YamlNode& config, const SessionStart& start = {}) {
     std::FILE* const out = std::tmpfile();
-    const Outcome outcome = mstrain::run({real_files(), config, stop_, out});
+    const Outcome outcome = mstrain::run({real_files(), config, stop_, out, start});
     std::fclose(out);
     return outcome;
   }
@@ -122,6 +124,25 @@ TEST_F(VitRunTest, ARunThatStoppedGoesOnAsIfItHadNot) {
   apply_overrides(rest, Overrides{"data.workers=1"});
   run(rest);
   EXPECT_EQ(weights("stopped"), weights("straight"));
+}
+
+TEST_F(VitRunTest, OtherFoldersAreNumberedAsThoseThatTheRunBeganWith) {
+  write_pictures("pictures", {"red", "green", "blue"}, 4);
+  write_pictures("other", {"red", "green"}, 8);
+  const std::string model = tiny_ + ", num_classes: 3";
+  const std::vector<std::string> begun{"blue", "green", "red"};
+  run(tree("out", model, "{}", 1));
+  const auto labels_after = [&](int steps, const SessionStart& start) {
+    YamlNode config = tree("out", model, "{}", steps);
+    config.find("data")->find("train")->text = folder_ / "other";
+    EXPECT_EQ(run(config, start), Outcome::kFinished);
+    return labels("out");
+  };
+  EXPECT_EQ(labels_after(2, {.changes = {"data.train"}}), begun);
+  // A start that died before its checkpoint asked for them: this one makes the change; the next has none to make.
+  remove_folder(real_files(), folder_ / "out/checkpoints/" + checkpoint_name(2));
+  EXPECT_EQ(labels_after(2, {}), begun);
+  EXPECT_EQ(labels_after(3, {}), begun);
 }
 
 TEST_F(VitRunTest, MicroBatchesChangeTheOrderOfSumsAlone) {

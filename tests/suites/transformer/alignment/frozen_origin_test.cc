@@ -56,8 +56,9 @@ TEST_F(FrozenOrigins, StayThoseThatTheRunBeganWith) {
   // Others under the same name, and none.
   real_files().rename(checkpoint(6), folder_ / "aside");
   EXPECT_THAT(refused(upon_base("run0", "type: dpo", "", 18)),
-              HasSubstr(checkpoint(6) + ", upon whose weights " + folder_ / "run0" +
-                        " stands, is gone; bring it back, or begin anew with --restart"));
+              HasSubstr(checkpoint(6) + ", upon whose weights " + folder_ / "run0/checkpoints" +
+                        "/step-00000012 stands, is gone; bring it back, or begin anew with "
+                        "--restart"));
   real_files().rename(checkpoint(12), checkpoint(6));
   EXPECT_THAT(refused(upon_base("run0", "type: dpo", "", 18)),
               HasSubstr("checkpoints/step-00000006 of model.init.from holds others now"));
