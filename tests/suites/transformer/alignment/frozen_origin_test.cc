@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/train/checkpoint.h"
+#include "tests/core/base/message_of.h"
 #include "tests/suites/transformer/alignment/answer_runs.h"
 
 namespace mstrain {
@@ -23,12 +24,18 @@ class FrozenOrigins : public AnswerRuns {
     return folder_ / "base/checkpoints/" + checkpoint_name(step);
   }
   std::string refused(const YamlNode& config) {
-    try {
-      train(config);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return message_of<Error>([&] { train(config); });
+  }
+  // What an evaluation of the run's newest checkpoint prints, but for how long it took.
+  std::string evaluated(const YamlNode& config) {
+    std::FILE* const out = std::tmpfile();
+    evaluate_checkpoint({real_files(), config, stop_, out},
+                        find_config(config, "run.output_dir")->text);
+    std::rewind(out);
+    std::string text(static_cast<size_t>(1) << 12, '\0');
+    text.resize(std::fread(text.data(), 1, text.size(), out));
+    std::fclose(out);
+    return text.substr(0, text.find(", ")) + text.substr(text.find('\n'));
   }
 };
 
@@ -57,11 +64,41 @@ TEST_F(FrozenOrigins, StayThoseThatTheRunBeganWith) {
   real_files().rename(checkpoint(6), folder_ / "aside");
   EXPECT_THAT(refused(upon_base("run0", "type: dpo", "", 18)),
               HasSubstr(checkpoint(6) + ", upon whose weights " + folder_ / "run0/checkpoints" +
-                        "/step-00000012 stands, is gone; bring it back, or begin anew with "
+                        "/step-00000012 stands, is gone; bring it back, or train anew with "
                         "--restart"));
   real_files().rename(checkpoint(12), checkpoint(6));
   EXPECT_THAT(refused(upon_base("run0", "type: dpo", "", 18)),
-              HasSubstr("checkpoints/step-00000006 of model.init.from holds others now"));
+              HasSubstr(checkpoint(6) + " holds other weights now than those upon which"));
+}
+
+TEST_F(FrozenOrigins, AreWhatACheckpointIsComparedWithWhereItIsEvaluated) {
+  train(base(6));
+  const YamlNode run = upon_base("run", "type: dpo", "", 6);
+  const YamlNode adapted = upon_base("adapted", "type: dpo", ", lora: {rank: 2}", 6);
+  train(run);
+  train(adapted);
+  const std::string before = evaluated(run);
+  const std::string adapted_before = evaluated(adapted);
+  EXPECT_THAT(before, HasSubstr("eval_accuracy"));
+  train(base(12));
+  EXPECT_EQ(evaluated(run), before);
+  EXPECT_EQ(evaluated(adapted), adapted_before);
+  YamlNode by_key = run;
+  apply_overrides(by_key, Overrides{"run.mode=eval"});
+  train(by_key);
+
+  const auto refused = [&] { return message_of<Error>([&] { evaluated(run); }); };
+  real_files().rename(checkpoint(6), folder_ / "aside");
+  EXPECT_THAT(refused(), HasSubstr(checkpoint(6) + ", upon whose weights " + folder_ / "run" +
+                                   "/checkpoints/step-00000006 stands, is gone; bring it back"));
+  real_files().rename(checkpoint(12), checkpoint(6));
+  EXPECT_THAT(refused(),
+              HasSubstr(checkpoint(6) + " holds other weights now than those upon which " +
+                        folder_ / "run/checkpoints/step-00000006 stands"));
+  // An evaluation may compare with others.
+  YamlNode other = run;
+  apply_overrides(other, Overrides{"model.init.from=" + folder_.path()});
+  EXPECT_NE(evaluated(other), before);
 }
 
 TEST_F(FrozenOrigins, AreThoseOfRewardModelsToo) {
