@@ -210,9 +210,9 @@ std::pair<Tensor, Tensor> StepProgram::clipping(const Tensors& squares, const Te
   const Tensor sum = norm_of_squares(learned(squares));
   Tensor norm = cast(share, sum.dtype()) * sum;
   if (precision_.params == FloatType::kFp16) {
+    // A statistic that fp16 cannot hold would be infinite from then on.
     for (size_t i = 0; i < squares.size(); ++i) {
-      if (task_.parameters[i]
-              .follows) {  // one that fp16 cannot hold would be infinite from then on
+      if (task_.parameters[i].follows) {
         norm = where(is_finite(norm_of_squares(std::span(&squares[i], 1))), norm,
                      std::numeric_limits<double>::infinity());
       }
