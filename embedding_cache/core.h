@@ -332,7 +332,8 @@ class Core : public std::enable_shared_from_this<Core> {
   std::map<CommitId, uint64_t> kept_;  // complete commits of this line, and their steps
   // Newer than one that was resumed from, with their steps: what is here does not come from them. Removed ones too.
   std::map<CommitId, uint64_t> abandoned_;
-  CommitAt taken_;  // the newest commit that the last imported delta knew
+  bool is_replaced_ = false;  // by an export of everything, since the last commit
+  CommitAt taken_;            // the newest commit that the last imported delta knew
   bool closed_ = false;
 
   std::shared_ptr<Sweep> sweep_;         // of the next evict()

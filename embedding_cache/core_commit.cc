@@ -97,6 +97,7 @@ void Core::add_commit(const CommitInfo& info) {
   newest_ = info.id;
   committed_ = info.id;
   committed_step_ = info.step;
+  is_replaced_ = false;
   kept_[info.id] = info.step;
 }
 

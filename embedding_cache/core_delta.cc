@@ -76,7 +76,9 @@ ExportSummary Core::import_delta(const std::string& path) {
         path, head.since_step, head.since, newest_step());
   check(head.step >= newest_step(), "{}: ends at step {}, this cache holds step {} already", path,
         head.step, newest_step());
-  check_line(head, path, "cache", {committed_, committed_step_});
+  if (!is_replaced_) {
+    check_line(head, path, "cache", {committed_, committed_step_});
+  }
   check_line(head, path, "cache", taken_);
   flush_dirty(lock);
   // Of a file of everything, which names no row that has gone.
@@ -95,6 +97,7 @@ ExportSummary Core::import_delta(const std::string& path) {
     table->last_step = std::max(table->last_step, table->learned_step);
   }
   taken_ = head.at;
+  is_replaced_ = is_replaced_ || head.since == 0;
   ExportSummary summary;
   for (uint32_t t = 0; head.since == 0 && t < tables.size(); ++t) {
     summary.tombstones += forget_others(t, std::move(stay[t]));

@@ -51,8 +51,9 @@ HeldBytes held_bytes(const TrainTask& task, const TrainConfig& config, const Ten
       out.largest_gathered = std::max(out.largest_gathered, spec.type.bytes());
     }
   }
-  const bool writes = !config.eval.prompts.empty();
-  if (writes && (has_parts || parts.shares())) {
+  const bool gathers =
+      !config.eval.prompts.empty() || !config.log.layers.is_word() || task.asks_whole_weights;
+  if (gathers && (has_parts || parts.shares())) {
     for (const ParamSpec& spec : task.parameters) {
       out.whole += spec.type.elements() * size_of(config.precision.param_dtype());
     }
@@ -60,7 +61,7 @@ HeldBytes held_bytes(const TrainTask& task, const TrainConfig& config, const Ten
       out.whole += spec.type.bytes();
     }
   }
-  out.whole_of_stages = writes && !has_parts;
+  out.whole_of_stages = gathers && !has_parts;
   out.copies = config.checkpoint.async.value_or(false);
   out.outside = task.outside_bytes;
   return out;

@@ -22,8 +22,9 @@ struct HeldBytes {
   int64_t frozen = 0;            // of weights that no step changes
   int64_t gathered = 0;          // those of them that ranks along `data` keep in parts, whole
   int64_t largest_gathered = 0;  // one weight of these
-  int64_t whole = 0;             // all weights, where ranks keep parts: to write samples
-  bool whole_of_stages = false;  // to write samples so are parameters that other stages update
+  int64_t whole =
+      0;  // all weights, where ranks keep parts and something asks for them: samples, norms of layers, answers
+  bool whole_of_stages = false;  // so are then parameters that other stages update
   bool copies = false;           // the state, for checkpoints, whether or not there is room
   int64_t outside = 0;           // TrainTask::outside_bytes
 };

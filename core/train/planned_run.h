@@ -35,7 +35,7 @@ struct RunPlan {
   ProgramMemory evaluation;  // .arena and .outputs lie beside those of the step
   bool evaluates = false;
   int64_t whole_bytes =
-      0;  // weights put together, where ranks keep parts or stages: to write samples
+      0;  // weights put together, where ranks keep parts or stages and something asks for them
   int64_t packed_limit = 0;    // of step.packed, which takes what there is up to it
   int64_t outside_bytes = 0;   // of tables that steps look rows up in, and of reward models
   int64_t snapshot_bytes = 0;  // copy of parameters and optimizer that a checkpoint is written from

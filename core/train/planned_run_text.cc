@@ -147,9 +147,9 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
     bytes("evaluation", plan.evaluation.arena + plan.evaluation.outputs, "arena of its own");
   }
   if (plan.whole_bytes > 0) {
-    bytes(
-        "weights", plan.whole_bytes,
-        plan.stage_bytes.empty() ? "whole, to write samples" : "of other stages, to write samples");
+    bytes("weights", plan.whole_bytes,
+          plan.stage_bytes.empty() ? "whole, where something asks for them"
+                                   : "of other stages, where something asks for them");
   }
   if (plan.outside_bytes > 0) {
     bytes(

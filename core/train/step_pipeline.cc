@@ -247,6 +247,16 @@ void StepProgram::send_copies(Params& params) const {
   };
   Communicator& group = context_.ranks->along(stages_.name);
   std::vector<Sent> sent;
+  // Where a step fails, messages on their way are read from memory that goes with it.
+  struct SettleOnExit {
+    const std::vector<Sent>& sent;
+    ~SettleOnExit() {
+      for (const Sent& it : sent) {
+        it.gone.settle();
+      }
+    }
+  };
+  const SettleOnExit settled{sent};
   for (size_t i = 0; i < task_.parameters.size(); ++i) {
     const std::string& name = task_.parameters[i].name;
     if (updates(i)) {

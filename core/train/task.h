@@ -114,6 +114,7 @@ struct TrainTask {
   // Tensors of a batch, by their places in it, that hold rows of tables outside the state of a step: floating, and in the loss.
   // The step gives their gradients to BatchStream::learn.
   std::vector<size_t> looked_up;
+  bool asks_whole_weights = false;  // beside steps: to write answers, or to compare them
   int64_t outside_bytes =
       0;  // of memory that these tables, or models that rewards ask, take on a rank
 

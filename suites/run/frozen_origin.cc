@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/base/paths.h"
 #include "core/base/written_yaml.h"
 #include "core/io/digest.h"
 #include "core/io/folder.h"
@@ -31,7 +32,8 @@ const YamlNode* value_at(const YamlNode& tree, std::string_view key) {
 
 // What the run of a checkpoint stands upon, as far as `tree` names it as the run does: an evaluation may compare with other models.
 FrozenOrigins origins_of(FileSystem& files, const YamlNode& tree,
-                         const std::optional<std::string>& checkpoint) {
+                         const std::optional<std::string>& checkpoint,
+                         const std::set<std::string>& keys) {
   if (!checkpoint || !files.exists(join_path(*checkpoint, kStateFile))) {
     return {};
   }
@@ -43,9 +45,12 @@ FrozenOrigins origins_of(FileSystem& files, const YamlNode& tree,
   }
   const YamlNode before = read_written_yaml(files, run);
   std::erase_if(out, [&](const auto& origin) {
+    if (!keys.contains(origin.first)) {
+      return true;
+    }
     const YamlNode* const now = value_at(tree, origin.first);
     const YamlNode* const then = value_at(before, origin.first);
-    return now == nullptr || then == nullptr || now->text != then->text;
+    return now == nullptr || then == nullptr || expand_home(now->text) != expand_home(then->text);
   });
   return out;
 }
@@ -57,10 +62,11 @@ std::string origin_path(const FrozenOrigin& origin, const std::string& named) {
 }  // namespace
 
 YamlNode with_frozen_origins(FileSystem& files, YamlNode tree,
-                             const std::optional<std::string>& checkpoint) {
-  for (const auto& [key, origin] : origins_of(files, tree, checkpoint)) {
+                             const std::optional<std::string>& checkpoint,
+                             const std::set<std::string>& keys) {
+  for (const auto& [key, origin] : origins_of(files, tree, checkpoint, keys)) {
     auto* const value = const_cast<YamlNode*>(value_at(tree, key));  // NOLINT: of this tree
-    const std::string path = origin_path(origin, value->text);
+    const std::string path = origin_path(origin, expand_home(value->text));
     if (files.exists(path)) {
       value->text = path;
     }
@@ -70,21 +76,18 @@ YamlNode with_frozen_origins(FileSystem& files, YamlNode tree,
 
 void check_frozen_origins(FileSystem& files, const YamlNode& tree,
                           const std::optional<std::string>& checkpoint,
-                          const std::set<std::string>& needed) {
-  for (const auto& [key, origin] : origins_of(files, tree, checkpoint)) {
-    if (!needed.contains(key)) {
-      continue;
-    }
+                          const std::set<std::string>& keys) {
+  for (const auto& [key, origin] : origins_of(files, tree, checkpoint, keys)) {
     const YamlNode& value = *value_at(tree, key);
-    const std::string path = origin_path(origin, value.text);
+    const std::string named = expand_home(value.text);
+    const std::string path = origin_path(origin, named);
     if (!files.exists(path)) {
       yaml_fail(value, key,
                 fmt::format("{}, upon whose weights {} stands, is gone; bring it back, or train "
                             "anew with --restart",
                             path, *checkpoint));
     }
-    if (frozen_origin(files, value.text, find_checkpoint(files, path)).manifest !=
-        origin.manifest) {
+    if (frozen_origin(files, named, find_checkpoint(files, path)).manifest != origin.manifest) {
       yaml_fail(value, key,
                 fmt::format("{} holds other weights now than those upon which {} stands; bring "
                             "those back, or train anew with --restart",

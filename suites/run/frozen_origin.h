@@ -11,14 +11,15 @@
 
 namespace mstrain {
 
-// The configuration `tree`, of a run that goes on from `checkpoint` or an evaluation of that: a key that names such weights as the run names
-// them is the checkpoint that the run began with, if that is still there.
+// The configuration `tree`, of a run that goes on from `checkpoint` or an evaluation of that: one of the `keys` that names such weights as the
+// run names them is the checkpoint that the run began with, if that is still there.
 YamlNode with_frozen_origins(FileSystem& files, YamlNode tree,
-                             const std::optional<std::string>& checkpoint);
-// `tree` as it was before. Throws ConfigError where what the run stands upon by one of the `needed` keys is gone, or is not what it was.
+                             const std::optional<std::string>& checkpoint,
+                             const std::set<std::string>& keys);
+// `tree` as it was before. Throws ConfigError where what the run stands upon by one of the `keys` is gone, or is not what it was.
 void check_frozen_origins(FileSystem& files, const YamlNode& tree,
                           const std::optional<std::string>& checkpoint,
-                          const std::set<std::string>& needed);
+                          const std::set<std::string>& keys);
 
 // `folder`: what `named`, the value of a key, means now.
 FrozenOrigin frozen_origin(FileSystem& files, const std::string& named, const std::string& folder);

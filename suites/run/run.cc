@@ -105,9 +105,16 @@ Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   const std::map<std::string, std::string> besides = run->models_besides();
   const std::optional<std::string> folder =
       model == nullptr ? checkpoint_so_far(request, *run) : model->folder;
-  const bool is_adapter = model != nullptr && model->base != nullptr;  // which names what it adapts
-  const YamlNode tree =
-      is_adapter ? request.tree : with_frozen_origins(request.files, request.tree, folder);
+  // An adapter itself names what it adapts.
+  const bool is_adapter = model != nullptr && model->base != nullptr;
+  std::set<std::string> stands_upon;
+  for (const auto& [key, named] : besides) {
+    stands_upon.insert(key);
+  }
+  if (!is_adapter) {
+    stands_upon.insert(kInitFromKey);
+  }
+  const YamlNode tree = with_frozen_origins(request.files, request.tree, folder, stands_upon);
   if (!besides.empty()) {
     run = read_run(tree);
   }
@@ -141,16 +148,10 @@ Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   }
   TrainTask task = task_of(request.files, *run, from);
   const auto begun = from ? std::optional(open_model(request.files, *from)) : std::nullopt;
-  if (!is_adapter) {
-    std::set<std::string> needed;
-    if (!task.frozen.empty()) {
-      needed.insert(kInitFromKey);
-    }
-    for (const auto& [key, named] : besides) {
-      needed.insert(key);
-    }
-    check_frozen_origins(request.files, request.tree, folder, needed);
+  if (task.frozen.empty()) {
+    stands_upon.erase(kInitFromKey);
   }
+  check_frozen_origins(request.files, request.tree, folder, stands_upon);
   if (model == nullptr && begun && !task.frozen.empty()) {
     task.frozen_origins[kInitFromKey] =
         frozen_origin(request.files, *begins_with(request.tree), begun->folder);

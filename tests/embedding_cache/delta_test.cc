@@ -233,6 +233,37 @@ TEST(Deltas, DeltasOfAnotherLineAreRefused) {
   }
 }
 
+// What came in the place of all rows is of its own line, whatever the commit before was of.
+TEST(Deltas, DeltasBehindAnExportOfEverythingAreOfItsLine) {
+  for (const StoreKind store : stores()) {
+    const TempDirectory directory;
+    std::filesystem::create_directories(directory.path());
+    Options options = one_table(directory / "from", store);
+    options.keep = 9;
+    auto cache = std::make_unique<Cache>(Cache::open(options));
+    learn(*cache, 0, std::vector<Id>{1}, 30);
+    const CommitId first = cache->commit_step(30);
+    learn(*cache, 0, std::vector<Id>{9}, 40);
+    cache->commit_step(50);
+    cache.reset();
+    std::filesystem::copy(directory / "from", directory / "twin",
+                          std::filesystem::copy_options::recursive);
+    Cache twin = Cache::open(one_table(directory / "twin", store));
+
+    cache = std::make_unique<Cache>(Cache::resume(options, first));
+    learn(*cache, 0, std::vector<Id>{2}, 60);
+    cache->commit_step(60);
+    cache->export_delta(0, directory / "all");
+    learn(*cache, 0, std::vector<Id>{3}, 61);
+    cache->export_delta(first, directory / "other");
+    EXPECT_THAT([&] { twin.import_delta(directory / "other"); },
+                testing::ThrowsMessage<Error>(testing::HasSubstr("of another line of the run")));
+    twin.import_delta(directory / "all");
+    twin.import_delta(directory / "other");
+    EXPECT_EQ(twin.digest(), cache->digest());
+  }
+}
+
 // A tombstone is needed as long as some delta may have to tell it.
 TEST(Deltas, TombstonesGoWithTheCommitsThatNeedThem) {
   const TempDirectory directory;

@@ -350,6 +350,7 @@ TrainTask AlignedRun::task() const {
       task.frozen_weights = this->reference();
     }
     task.batch_invariant = writes_exactly();
+    task.asks_whole_weights = true;
     task.outside_bytes = bytes_of_writing();
     for (const RewardConfig& reward : objective->writing().rewards) {
       if (reward.type == RewardType::kModel) {
@@ -369,6 +370,7 @@ TrainTask AlignedRun::task() const {
                : preference_task(*network, model, objective, seq, reference, dtype, groups);
   };
   TrainTask task = of_rows(row_length(), groups());
+  task.asks_whole_weights = objective->judges();
   if (objective->compares() && !lora) {
     task.frozen_weights = this->reference();
   }

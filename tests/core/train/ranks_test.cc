@@ -226,6 +226,24 @@ TEST_F(SharedRun, KeepsSmallParametersWhole) {
                 .plan.optimizer_bytes);
 }
 
+TEST_F(SharedRun, PlansForWholeWeightsWhereSomethingAsksForThem) {
+  TrainConfig config = wide_config(folder_ / "run");
+  config.parallel.data = 4;
+  config.parallel.zero.stage = 3;
+  TrainTask task = wide_task();
+  const auto whole = [&] {
+    const Context context = make_context(config);
+    return plan_run(task, config, context, int64_t{1} << 40, false).plan.whole_bytes;
+  };
+  EXPECT_EQ(whole(), 0);
+  task.asks_whole_weights = true;
+  const int64_t all = whole();
+  EXPECT_GT(all, 0);
+  task.asks_whole_weights = false;
+  config.log.layers = int64_t{1};
+  EXPECT_EQ(whole(), all);
+}
+
 TEST(StepOfRanks, KeepsGatheredParametersWhereMemoryAllows) {
   TrainConfig config = wide_config("none");
   config.batch.micro = 1;

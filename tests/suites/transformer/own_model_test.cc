@@ -170,7 +170,9 @@ TEST_F(OwnModel, WithoutLayersByNameIsPlannedAsItIs) {
 
 TEST_F(OwnModel, MustDescribeItselfAsItsEntryReadsIt) {
   EXPECT_EQ(run_on({}, tree()), Outcome::kFinished);
-  EXPECT_THAT(message_of<Error>([&] { run_on({}, tree("", ", described_as: bigrams")); }),
+  YamlNode other = tree("", ", described_as: bigrams");
+  apply_overrides(other, Overrides{"run.output_dir=" + folder_ / "other"});
+  EXPECT_THAT(message_of<Error>([&] { run_on({}, other); }),
               AllOf(HasSubstr("model.type bigram"), HasSubstr("model_type \"bigrams\""),
                     HasSubstr("hf_types): bigram")));
 }

@@ -1,6 +1,8 @@
 // Weights that no step of a run changes, where they are those of a run that goes on meanwhile.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 #include "core/base/error.h"
 #include "core/train/checkpoint.h"
 #include "tests/core/base/message_of.h"
@@ -83,6 +85,14 @@ TEST_F(FrozenOrigins, AreWhatACheckpointIsComparedWithWhereItIsEvaluated) {
   train(base(12));
   EXPECT_EQ(evaluated(run), before);
   EXPECT_EQ(evaluated(adapted), adapted_before);
+  // However the configuration spells it.
+  const char* const home = std::getenv("HOME");
+  const std::string before_home = home == nullptr ? "" : home;
+  ::setenv("HOME", folder_.path().c_str(), 1);
+  YamlNode from_home = run;
+  apply_overrides(from_home, Overrides{"model.init.from=~/base"});
+  EXPECT_EQ(evaluated(from_home), before);
+  ::setenv("HOME", before_home.c_str(), 1);
   YamlNode by_key = run;
   apply_overrides(by_key, Overrides{"run.mode=eval"});
   train(by_key);
@@ -115,6 +125,11 @@ TEST_F(FrozenOrigins, AreThoseOfRewardModelsToo) {
                 "", steps);
   };
   train(rewards(6));
+  YamlNode adapted = paid("adapted", "grpo", 6);
+  apply_overrides(adapted, Overrides{"model.lora.rank=2"});
+  train(adapted);
+  const std::string adapted_before = evaluated(adapted);
+  EXPECT_THAT(adapted_before, HasSubstr("eval_reward"));
   std::vector<std::vector<double>> straight;
   for (const std::string kind : {"grpo", "ppo"}) {
     straight.push_back(of(train(paid("straight_" + kind, kind, 12)), "reward"));
@@ -125,16 +140,17 @@ TEST_F(FrozenOrigins, AreThoseOfRewardModelsToo) {
     EXPECT_EQ(of(train(paid(kind, kind, 12)), "reward"), straight[kind == "grpo" ? 0 : 1]);
   }
   EXPECT_NE(of(train(paid("anew", "grpo", 12)), "reward"), straight[0]);
+  EXPECT_EQ(evaluated(adapted), adapted_before);
 
   const std::string sixth = folder_ / "judge/checkpoints/" + checkpoint_name(6);
   const std::string twelfth = folder_ / "judge/checkpoints/" + checkpoint_name(12);
   real_files().rename(sixth, folder_ / "aside");
   EXPECT_THAT(refused(paid("grpo", "grpo", 18)),
               HasSubstr("objective.grpo.rewards[1].path: " + sixth + ", upon whose weights " +
-                        folder_ / "grpo" + " stands, is gone"));
+                        folder_ / "grpo/checkpoints/step-00000012" + " stands, is gone"));
   real_files().rename(twelfth, sixth);
   EXPECT_THAT(refused(paid("ppo", "ppo", 18)),
-              HasSubstr("checkpoints/step-00000006 of objective.ppo.rewards[1].path holds others"));
+              HasSubstr("objective.ppo.rewards[1].path: " + sixth + " holds other weights now"));
 }
 
 // The tokenizer of model.init.from is that of whichever checkpoint of it is the newest.
