@@ -16,8 +16,8 @@ struct LengthPart {
 };
 
 // What a step is computed in by micro-batches of `micro` on each of `ranks`, of each of parallel.copies; one after the other. None: the
-// batch is one part, since its samples are of one length, or parts would save too little. They do not depend on `ranks` where these divide
-// them.
+// batch is one part, since its samples are of one length, or parts would save too little. They do not depend on `ranks` where micro-batches of all
+// divide an eighth of the batch.
 std::vector<LengthPart> length_parts(const TrainTask& task, const TrainConfig& config,
                                      int64_t micro, int64_t ranks);
 

@@ -209,7 +209,8 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
   const int64_t kept = keeps ? previous->progress.micro_batch : 0;
   TrainTask task = given_task;
   if (previous) {
-    task.begin = {previous->progress.seed, begin, previous->progress.samples};
+    const bool is_anew = previous->data() == Trainer::Data::kAnew;
+    task.begin = {previous->progress.seed, begin, is_anew ? 0 : previous->progress.samples};
   }
   const PlannedRun run = plan_together(task, config, context, limit, evaluates, kept);
   if (previous && run.plan.micro != previous->progress.micro_batch) {

@@ -254,6 +254,15 @@ TEST_F(UnlikeLengths, GoOn) {
   RunRequest request{real_files(), other, stop_, out, {}};
   request.start.changes = {"batch.global"};
   EXPECT_EQ(run(request), Outcome::kFinished);
+
+  // Other data begin with their first sample.
+  real_files().remove_all(folder_ / "killed" + "/checkpoints/step-00000004");
+  write_file_atomic(real_files(), folder_ / "others.jsonl",
+                    real_files().read(folder_ / "pairs.jsonl") + "\n");
+  request.tree = config_of("killed", "type: dpo",
+                           {"batch.global=24", "data.train=" + folder_ / "others.jsonl"});
+  request.start.changes = {"batch.global", "data.train"};
+  EXPECT_EQ(run(request), Outcome::kFinished);
   std::fclose(out);
 }
 
