@@ -273,8 +273,9 @@ TEST_F(PipelinedRun, IsPlannedForEveryStage) {
 TEST_F(PipelinedRun, EvaluatesByStages) {
   const TrainTask task = layered_task();
   const std::atomic<bool> never = false;
-  const auto evaluated = [&](const TrainConfig& config, const std::shared_ptr<Ranks>& ranks,
+  const auto evaluated = [&](TrainConfig config, const std::shared_ptr<Ranks>& ranks,
                              size_t& weights) {
+    config.log.layers = TrainConfig().log.layers;  // which looks at all weights
     const Context context = make_context(config, ranks);
     const ContextScope scope(context);
     const PlannedRun planned = plan_run(task, config, context, int64_t{1} << 40, true);
